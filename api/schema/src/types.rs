@@ -59,6 +59,8 @@ pub struct ObjectType {
     pub atomic: bool,
     /// Unknown fields are kept; false for all built-in types.
     pub preserve_unknown: bool,
+    /// Unknown fields are kept, but of an object or a list in them nothing stays inside. False for all built-in types.
+    pub keeps_closed: bool,
     /// A value of any JSON type is taken for each field, and the type's own place may hold one: the rules of the kind refuse it,
     /// not the decoder. Of duplicate members the last one counts as a whole. False for all built-in types.
     pub any_form: bool,
@@ -349,9 +351,15 @@ impl ObjectType {
             unions: Box::default(),
             atomic: false,
             preserve_unknown: false,
+            keeps_closed: false,
             any_form: false,
             filled_bytes: 0,
         }
+    }
+
+    /// Whether members that are not declared are kept, whole or in part.
+    pub fn keeps_undeclared(&self) -> bool {
+        self.preserve_unknown || self.keeps_closed
     }
 
     /// The field with this JSON name.

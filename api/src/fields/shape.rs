@@ -111,7 +111,7 @@ impl<'s> Slot<'s> {
         match ty.field(name) {
             Some(field) => Some(Slot::of_field(field)),
             None if is_head(ty, name) => Some(Slot::of(&HEAD)),
-            None => ty.preserve_unknown.then_some(Slot::UNTYPED),
+            None => ty.keeps_undeclared().then_some(Slot::UNTYPED),
         }
     }
 

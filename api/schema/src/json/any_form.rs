@@ -19,10 +19,9 @@ impl<'s> Decoder<'s, '_> {
     pub(super) fn field_of_any_form(&mut self, field: &'s Field, map: &mut Map) -> Result<bool, DecodeError> {
         let value = if self.null()? { Value::Null } else { self.any_form(&field.value)? };
         let is_there = !value.is_null() || field.nullable;
-        if is_there {
+        // A null that means absence takes the place of an earlier duplicate until the object has ended.
+        if is_there || map.contains_key(&field.name) {
             map.insert(field.name.clone(), value);
-        } else {
-            map.shift_remove(&field.name);
         }
         Ok(is_there)
     }
@@ -51,7 +50,7 @@ impl<'s> Decoder<'s, '_> {
     }
 
     /// Reads a value of which no member is declared.
-    fn closed(&mut self) -> Result<Value, DecodeError> {
+    pub(super) fn closed(&mut self) -> Result<Value, DecodeError> {
         match self.reader.peek() {
             Some(b'{') => self.nothing_of_object(),
             Some(b'[') => self.items(|decoder| decoder.any_form(&CLOSED)),

@@ -18,8 +18,7 @@ fn property<'s>(schema: Option<&'s Value>, name: &str) -> Option<&'s Value> {
 /// The schema of values beside the properties; `Some(None)`: any value, of which nothing is declared.
 fn additional(schema: Option<&Value>) -> Option<Option<&Value>> {
     match schema?.get("additionalProperties")? {
-        Value::Bool(true) => Some(None),
-        Value::Bool(false) => None,
+        Value::Bool(_) => Some(None),
         of => Some(Some(of)),
     }
 }
@@ -185,7 +184,8 @@ fn schema() -> impl Strategy<Value = Value> {
                 json!({"type": "object", "properties": members})
             }),
             1 => inner.clone().prop_map(|values| json!({"type": "object", "additionalProperties": values})),
-            1 => Just(json!({"type": "object", "additionalProperties": true})),
+            1 => any::<bool>().prop_map(|any| json!({"type": "object", "additionalProperties": any})),
+            1 => inner.clone().prop_map(|a| json!({"type": "object", "properties": {"a": a}, "additionalProperties": true})),
             2 => inner.prop_map(|items| json!({"type": "array", "items": items})),
         ];
         (node, flags()).prop_map(|(node, flags)| with_flags(node, flags))

@@ -135,7 +135,8 @@ impl<'b> Tables<'b> {
             return Ok(ValueType::Scalar(Scalar::IntOrString));
         }
         let has_members = source.at("properties").as_object().is_some_and(|map| !map.is_empty());
-        if has_members || source.is_embedded() {
+        let is_list = source.type_name() == "array" && source.items().is_some();
+        if (has_members && !is_list) || source.is_embedded() {
             return self.object(source, keeps_unknown);
         }
         let atomic = source.extension("map-type") == "atomic";
@@ -143,7 +144,7 @@ impl<'b> Tables<'b> {
             ("object" | "", Additional::Of(values)) => {
                 Ok(ValueType::Map { value: Box::new(self.member(values, false)?), atomic })
             }
-            ("object" | "", Additional::Any) if !keeps_unknown => {
+            ("object" | "", Additional::Any | Additional::Forbidden) => {
                 let value = self.closed_type();
                 let member = Member { value, nullable: true, default: None, keeps_unknown: false };
                 Ok(ValueType::Map { value: Box::new(ValueType::Member(Box::new(member))), atomic })
@@ -174,6 +175,7 @@ impl<'b> Tables<'b> {
         let mut ty = self.object_type(Box::default(), fields);
         ty.head = source.is_embedded();
         ty.preserve_unknown = keeps_unknown;
+        ty.keeps_closed = matches!(source.additional(), Additional::Any | Additional::Forbidden);
         ty.atomic = source.extension("map-type") == "atomic";
         Ok(ValueType::Object(self.add(ty)))
     }
