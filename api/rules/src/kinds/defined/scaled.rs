@@ -89,13 +89,9 @@ fn mismatch(value: &Value, zero: &str, steps: &[String], met: &[String], wanted:
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
     };
-    let told = text(value);
     let told = if value.is_null() { "<nil>".to_owned() } else { text(value) };
-    let detail = format!(
-        "{} accessor error: {told} is of the type {found}, expected {wanted}",
-        dotted(met),
-        part(&told)
-    );
+    let detail =
+        format!("{} accessor error: {} is of the type {found}, expected {wanted}", dotted(met), part(&told));
     FieldError::invalid(Path::new(&dotted(steps)), zero, &detail)
 }
 

@@ -99,7 +99,7 @@ impl<'b> Tables<'b> {
             field.presence = true;
             field.nullable = node.is_nullable();
             field.required = required.contains(name);
-            field.default = node.default().cloned();
+            field.default = default_of(node);
             if matches!(field.value, ValueType::Untyped) && node.extension("map-type") == "atomic" {
                 field.atomic = Some(true);
             }
@@ -183,7 +183,7 @@ impl<'b> Tables<'b> {
     /// The type of an item of a list or a value of a map.
     fn member(&mut self, source: Source<'_>, keeps_unknown: bool) -> Result<ValueType, CompileError> {
         let value = self.value_type(source, keeps_unknown)?;
-        let (nullable, default) = (source.is_nullable(), source.default().cloned());
+        let (nullable, default) = (source.is_nullable(), default_of(source));
         if !nullable && default.is_none() {
             return Ok(value);
         }
@@ -255,6 +255,13 @@ fn written(name: &'static str, value: ValueType) -> Field {
 /// The built-in type called `name`, which objects of every kind have.
 fn found(base: &Schema, name: &str) -> TypeId {
     base.find_type(name).expect("the built-in kinds have it: a test compiles them all")
+}
+
+/// The default of a node, with the members of each object in the order of their names, as the decoder keeps them.
+fn default_of(source: Source<'_>) -> Option<Value> {
+    let mut default = source.default()?.clone();
+    default.sort_all_objects();
+    Some(default)
 }
 
 /// How server-side apply merges a list. A list that says nothing is replaced as a whole.
