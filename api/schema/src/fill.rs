@@ -4,14 +4,21 @@
 //! belong to the kind's strategy.
 
 use super::types::{Field, ObjectType, Schema, TypeId, ValueType};
-use crate::budget::count_step;
+use crate::budget::{count_step, count_steps};
 use crate::quantity;
 use crate::value::{Map, Value};
+
+/// Fields of a type that are looked at in one step.
+const FIELDS_PER_STEP: u64 = 8;
 
 /// Fills fields that have a default where they are absent, null, or zero without presence. Amounts of resources that
 /// are finer than a thousandth are rounded up.
 pub fn apply_defaults(schema: &Schema, type_id: TypeId, value: &mut Value) {
     walk(schema, schema.get(type_id), value, &mut |ty, map| {
+        // A client's types may have thousands of fields, and an object none of them.
+        if ty.any_form && !count_steps(ty.fields.len() as u64 / FIELDS_PER_STEP) {
+            return;
+        }
         for field in &ty.fields {
             let Some(default) = field.default.as_ref().filter(|default| field.is_written(default)) else {
                 continue;

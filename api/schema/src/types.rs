@@ -59,6 +59,8 @@ pub struct ObjectType {
     pub atomic: bool,
     /// Unknown fields are kept; false for all built-in types.
     pub preserve_unknown: bool,
+    /// Unknown fields are kept, but of an object or a list in them nothing stays inside. False for all built-in types.
+    pub keeps_closed: bool,
     /// A value of any JSON type is taken for each field, and the type's own place may hold one: the rules of the kind refuse it,
     /// not the decoder. Of duplicate members the last one counts as a whole. False for all built-in types.
     pub any_form: bool,
@@ -153,11 +155,12 @@ pub enum ValueType {
     },
     /// Any JSON value, kept as it is (RawExtension, JSON, FieldsV1).
     Untyped,
-    /// An item of a list or a value of a map for which null has a meaning. No field has this type.
+    /// A value of more than one form, or for which null has a meaning, in or below types with `any_form`.
     Member(Box<Member>),
 }
 
-/// An item of a list or a value of a map of a type with `any_form` that is nullable or has a default.
+/// A value in a type with `any_form`: an item of a list or a value of a map that is nullable or has a default, or a list or a map
+/// that keeps unknown fields.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// Type of values that are not null.
@@ -166,6 +169,8 @@ pub struct Member {
     pub nullable: bool,
     /// The value that stands for null.
     pub default: Option<Value>,
+    /// A value of another form than `value` is kept as it is.
+    pub keeps_unknown: bool,
 }
 
 /// Leaf types with their JSON forms.
@@ -223,6 +228,14 @@ impl ValueType {
         match self {
             ValueType::Member(member) => member.value.plain(),
             other => other,
+        }
+    }
+
+    /// Whether values of another form are kept as they are.
+    pub fn keeps_unknown(&self) -> bool {
+        match self {
+            ValueType::Member(member) => member.keeps_unknown || member.value.keeps_unknown(),
+            _ => false,
         }
     }
 }
@@ -338,9 +351,15 @@ impl ObjectType {
             unions: Box::default(),
             atomic: false,
             preserve_unknown: false,
+            keeps_closed: false,
             any_form: false,
             filled_bytes: 0,
         }
+    }
+
+    /// Whether members that are not declared are kept, whole or in part.
+    pub fn keeps_undeclared(&self) -> bool {
+        self.preserve_unknown || self.keeps_closed
     }
 
     /// The field with this JSON name.

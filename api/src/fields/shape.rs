@@ -100,7 +100,7 @@ impl<'s> Slot<'s> {
             Wire::OrBool(_) | Wire::OrList(_) | Wire::OrStrings(_) => Slot::UNTYPED,
             Wire::Plain | Wire::Wrapped => {
                 let is_document = field.untyped_name.as_deref() == Some(DOCUMENT);
-                Slot { ty: &field.value, atomic: field.atomic.or(is_document.then_some(true)) }
+                Slot { ty: field.value.plain(), atomic: field.atomic.or(is_document.then_some(true)) }
             }
         }
     }
@@ -111,7 +111,7 @@ impl<'s> Slot<'s> {
         match ty.field(name) {
             Some(field) => Some(Slot::of_field(field)),
             None if is_head(ty, name) => Some(Slot::of(&HEAD)),
-            None => ty.preserve_unknown.then_some(Slot::UNTYPED),
+            None => ty.keeps_undeclared().then_some(Slot::UNTYPED),
         }
     }
 

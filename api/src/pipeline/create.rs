@@ -18,7 +18,7 @@ use super::admit::LOOKS;
 use super::allotment::Transfer;
 use super::definitions::{check_may_be_created, declares};
 use super::modify::{ATTEMPTS_MAX, changing_too_fast, dependency_changed};
-use super::new_object::{Origin, clear_system_fields, is_name_to_be_drawn, known_name};
+use super::new_object::{Origin, clear_system_fields, fill_prepared, is_name_to_be_drawn, known_name};
 use super::options::Options;
 use super::staged::tree_for_store;
 use super::stored::without_revision;
@@ -206,6 +206,7 @@ impl<S: Store> Pipeline<S> {
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
         let attributes = Attributes { name: &name, ..attributes };
         self.validate(&attributes, Some(&value), &mut view, &mut additions).await?;
+        fill_prepared(resource, &mut value);
         let draft = Draft { request, attributes, key, is_generated };
         let created = self.create_validated(draft, value, additions).await?;
         let written_as = resource.staged().map(|staged| staged.stored.clone());

@@ -115,6 +115,15 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
+/// Fills in the defaults of what the rules of the kind have taken away or brought back, such as a status that only its
+/// sub-resource writes. The reference does so when it reads what it stored; here stored bytes are what clients get. Built-in
+/// kinds have no such defaults.
+pub(super) fn fill_prepared(resource: &Resource, value: &mut Value) {
+    if resource.staged().is_some() {
+        apply_defaults(&resource.schema, resource.type_id, value);
+    }
+}
+
 /// Clears the fields of the system: in a new object, values of the client for them count for nothing.
 pub(super) fn clear_system_fields(value: &mut Value) {
     let metadata = child_mut(value, "metadata");

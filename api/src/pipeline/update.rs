@@ -18,7 +18,7 @@ use super::allotment::Transfer;
 use super::incoming::check_readable;
 use super::judged::{Judged, Rejected, Write};
 use super::modify::{ATTEMPTS_MAX, Attempt, Current, changing_too_fast};
-use super::new_object::{Origin, in_order};
+use super::new_object::{Origin, fill_prepared, in_order};
 use super::options::Options;
 use super::stored::check_size;
 use super::{Pipeline, Request, Written, owners};
@@ -123,6 +123,7 @@ impl<S: Store> Pipeline<S> {
         let is_removal = is_freed(request, &new);
         let attributes = Attributes { is_removal, ..attributes };
         self.validate(&attributes, Some(&new), view, &mut additions).await?;
+        fill_prepared(resource, &mut new);
         keep_times_if_unchanged(&old, &mut new);
         let transfer = self.allocator.holds(resource).then(|| {
             let after = if is_removal { Holdings::default() } else { Holdings::of(&new) };

@@ -19,24 +19,24 @@ impl<'s> Decoder<'s, '_> {
     pub(super) fn field_of_any_form(&mut self, field: &'s Field, map: &mut Map) -> Result<bool, DecodeError> {
         let value = if self.null()? { Value::Null } else { self.any_form(&field.value)? };
         let is_there = !value.is_null() || field.nullable;
-        if is_there {
+        // A null that means absence takes the place of an earlier duplicate until the object has ended.
+        if is_there || map.contains_key(&field.name) {
             map.insert(field.name.clone(), value);
-        } else {
-            map.shift_remove(&field.name);
         }
         Ok(is_there)
     }
 
     /// Reads a value, which may be of another type than `ty`.
     fn any_form(&mut self, ty: &'s ValueType) -> Result<Value, DecodeError> {
-        let ty = ty.plain();
-        match (self.reader.peek(), ty) {
+        let keeps_unknown = ty.keeps_unknown();
+        match (self.reader.peek(), ty.plain()) {
             (_, ValueType::Untyped) => Ok(sorted(self.untyped()?)),
             (Some(b'{'), ValueType::Map { value, .. }) => self.map_of_any_form(value),
             (next, ValueType::Object(id)) => {
                 let ty = self.schema.get(*id);
                 match next {
                     Some(b'{') => self.object(ty, Map::new(), Level::Nested),
+                    _ if ty.any_form && ty.preserve_unknown => Ok(sorted(self.untyped()?)),
                     _ if ty.any_form => self.closed(),
                     _ => Err(self.mismatch("an object")),
                 }
@@ -44,12 +44,13 @@ impl<'s> Decoder<'s, '_> {
             (Some(b'['), ValueType::List { item, .. }) => {
                 self.items(|decoder| if decoder.null()? { Ok(Value::Null) } else { decoder.any_form(item) })
             }
+            _ if keeps_unknown => Ok(sorted(self.untyped()?)),
             _ => self.closed(),
         }
     }
 
     /// Reads a value of which no member is declared.
-    fn closed(&mut self) -> Result<Value, DecodeError> {
+    pub(super) fn closed(&mut self) -> Result<Value, DecodeError> {
         match self.reader.peek() {
             Some(b'{') => self.nothing_of_object(),
             Some(b'[') => self.items(|decoder| decoder.any_form(&CLOSED)),

@@ -177,7 +177,7 @@ fn present<'a>(ty: &'a ObjectType, value: &'a Value) -> SmallVec<[(usize, &'a st
             Some(_) => continue,
             None if ty.head && name == "kind" => KIND,
             None if ty.head && name == "apiVersion" => API_VERSION,
-            None if ty.preserve_unknown => UNKNOWN,
+            None if ty.keeps_undeclared() => UNKNOWN,
             None => continue,
         };
         members.push((place, name.as_str(), value));

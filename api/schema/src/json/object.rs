@@ -34,6 +34,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
         self.open(b'{', Shape::Object.expected())?;
         self.held.object_of(ty)?;
         let (mut met, mut set) = (Fields::default(), Fields::default());
+        let mut has_absent = false;
         let mut more = !self.is_closed(b'}');
         while more {
             let key = self.key()?;
@@ -55,6 +56,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
                         set.insert(at);
                     } else {
                         set.remove(at);
+                        has_absent = ty.any_form;
                     }
                     self.path.pop();
                 }
@@ -63,6 +65,9 @@ impl<'s, 'a> Decoder<'s, 'a> {
             more = self.reader.has_more(b'}')?;
         }
         self.depth -= 1;
+        if has_absent {
+            map.retain(|name, value| !value.is_null() || ty.field(name).is_none_or(|field| field.nullable));
+        }
         for at in ty.always_written().filter(|&at| !set.has(at)) {
             let field = &ty.fields[at];
             map.entry(field.name.clone()).or_insert_with(|| empty_field(self.schema, field));
@@ -109,11 +114,14 @@ impl<'s, 'a> Decoder<'s, 'a> {
             let is_kept = ty.any_form && !is_null;
             return self.head(name, text, map, level, is_kept);
         }
-        if ty.preserve_unknown {
+        if ty.keeps_undeclared() {
             self.path.push(Step::Key(key));
             self.held.entry()?;
-            let value = self.untyped()?;
-            let value = if ty.any_form { sorted(value) } else { value };
+            let value = match (ty.keeps_closed, ty.any_form) {
+                (true, _) => self.closed()?,
+                (false, true) => sorted(self.untyped()?),
+                (false, false) => self.untyped()?,
+            };
             let key = self.leave_key();
             if map.contains_key(&key) {
                 self.report(StrictError::Duplicate, &key);

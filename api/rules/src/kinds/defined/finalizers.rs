@@ -1,5 +1,7 @@
 //! Warnings about finalizers of declared kinds, which the reference lets pass where it refuses those of built-in kinds.
 
+use std::collections::BTreeSet;
+
 use orch_schema::budget::count_step;
 use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
@@ -17,24 +19,22 @@ pub(super) fn warnings(context: &Context<'_>, old: Option<&Value>, new: &Value) 
         None => Distinct::default(),
     };
     let mut warnings = Vec::new();
-    for name in new.at("metadata").texts("finalizers").into_iter().take_while(|_| count_step()) {
-        if known.has(&name) || is_standard_finalizer(name, context.brand) {
+    let added: BTreeSet<&str> = new.at("metadata").texts("finalizers").into_iter().collect();
+    for name in added.into_iter().take_while(|_| count_step()) {
+        if known.has(&name) {
             continue;
         }
         let shown = quoted(name);
         let told = qualified_name(name);
-        if !told.is_empty() {
-            warnings.extend(told.into_iter().map(|told| format!("metadata.finalizers: {shown}: {told}")));
-        } else if !name.contains('/') {
-            let better = if name.contains('.') {
-                "name including a path (/)"
-            } else {
-                "domain-qualified finalizer name"
-            };
-            warnings.push(format!(
-                "metadata.finalizers: {shown}: prefer a {better} to avoid accidental conflicts with other finalizer writers"
-            ));
+        warnings.extend(told.into_iter().map(|told| format!("metadata.finalizers: {shown}: {told}")));
+        if name.contains('/') || is_standard_finalizer(name, context.brand) {
+            continue;
         }
+        let path = if name.contains('.') { " including a path (/)" } else { "" };
+        warnings.push(format!(
+            "metadata.finalizers: {shown}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts with \
+             other finalizer writers"
+        ));
     }
     warnings
 }

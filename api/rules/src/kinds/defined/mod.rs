@@ -22,7 +22,7 @@ use orch_schema::{ResourceType, ScalePaths};
 use super::{Cell, Context, Strategy, object_meta};
 use crate::Action;
 use crate::validate::FieldErrors;
-use crate::validate::tree::{Tree, carry, child_mut, is_unchanged, unset};
+use crate::validate::tree::{Tree, carry, child_mut, unset};
 
 use columns::Columns;
 pub use columns::table_columns;
@@ -153,7 +153,7 @@ fn keep_all_but_status(old: &Value, new: &mut Value) {
 /// Whether two objects differ in their metadata at most.
 fn is_same_but_metadata(old: &Value, new: &Value) -> bool {
     let (Some(before), Some(after)) = (old.as_object(), new.as_object()) else { return old == new };
-    let differs = |name: &str| name != "metadata" && !is_unchanged(old.at(name), new.at(name));
+    let differs = |name: &str| name != "metadata" && before.get(name) != after.get(name);
     // once: the members of one object.
     !before.keys().chain(after.keys()).any(|name| differs(name))
 }

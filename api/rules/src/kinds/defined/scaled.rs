@@ -24,8 +24,8 @@ pub(super) fn validate_status(object: &Value, paths: &ScalePaths) -> FieldErrors
     errors.extend(count_at(object, &paths.status_replicas));
     // A built-in kind that is defined anew has a selector of its own form; a definition's path leads to a text.
     match read(object, &paths.selector) {
-        Ok(Value::Null | Value::String(_) | Value::Object(_)) => {}
-        Ok(other) => errors.push(wrong_type(other, &paths.selector, &paths.selector, "string")),
+        Ok(None | Some(Value::String(_) | Value::Object(_))) => {}
+        Ok(Some(other)) => errors.push(wrong_type(other, &paths.selector, &paths.selector, "string")),
         Err(error) => errors.push(error("\"\"")),
     }
     errors
@@ -35,8 +35,8 @@ pub(super) fn validate_status(object: &Value, paths: &ScalePaths) -> FieldErrors
 fn count_at(object: &Value, steps: &[String]) -> Option<FieldError> {
     let number = match read(object, steps) {
         Err(error) => return Some(error("0")),
-        Ok(Value::Null) => return None,
-        Ok(count) => match count.as_i64() {
+        Ok(None) => return None,
+        Ok(Some(count)) => match count.as_i64() {
             Some(number) => number,
             None => return Some(wrong_type(count, steps, steps, "int64")),
         },
@@ -49,24 +49,27 @@ fn count_at(object: &Value, steps: &[String]) -> Option<FieldError> {
     }
 }
 
-/// The value at a path; null where there is none. The error is that of a value on the way that has no members; it is given the
+/// The value at a path. The error is that of a value on the way that has no members; it is given the
 /// value that it shows.
 fn read<'v>(
     object: &'v Value,
     steps: &'v [String],
-) -> Result<&'v Value, impl FnOnce(&str) -> FieldError + 'v> {
+) -> Result<Option<&'v Value>, impl FnOnce(&str) -> FieldError + 'v> {
     let mut value = object;
     for (at, step) in steps.iter().enumerate() {
         value = match value {
-            Value::Null => return Ok(value),
-            Value::Object(map) => map.get(step).unwrap_or(&Value::Null),
+            Value::Null => return Ok(None),
+            Value::Object(map) => match map.get(step) {
+                Some(value) => value,
+                None => return Ok(None),
+            },
             other => {
                 let met = &steps[..=at];
                 return Err(move |shown: &str| mismatch(other, shown, steps, met, "map[string]interface{}"));
             }
         };
     }
-    Ok(value)
+    Ok(Some(value))
 }
 
 /// The error of a value of another type than `wanted`. `met`: the path up to it.
@@ -86,7 +89,7 @@ fn mismatch(value: &Value, zero: &str, steps: &[String], met: &[String], wanted:
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
     };
-    let told = text(value);
+    let told = if value.is_null() { "<nil>".to_owned() } else { text(value) };
     let detail =
         format!("{} accessor error: {} is of the type {found}, expected {wanted}", dotted(met), part(&told));
     FieldError::invalid(Path::new(&dotted(steps)), zero, &detail)

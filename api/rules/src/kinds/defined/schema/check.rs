@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use orch_schema::budget::count_step;
+use orch_schema::budget::{count_step, count_steps};
 use orch_schema::value::{Map, Value};
 
 use super::constraint::{Constraints, Node, Rules, Types, Unique};
@@ -16,6 +16,9 @@ use super::format::Format;
 use super::{embedded, junctor, list_type, number, pattern};
 use crate::validate::tree::Tree;
 use crate::validate::{Distinct, FieldErrorKind, FieldErrors, Path};
+
+/// Names or values of a schema that are compared in one step.
+const PER_STEP: u64 = 8;
 
 impl Constraints {
     /// The errors of `new`, an object of the kind without `apiVersion` and `kind`, after those of its metadata and before those of
@@ -153,6 +156,10 @@ impl Checker<'_> {
                 closed(node, map, place, &mut outcome);
             }
         }
+        let required = node.rules().map_or(0, |rules| rules.required.len());
+        if !count_steps((node.properties.len() + required) as u64 / PER_STEP) {
+            return outcome;
+        }
         let old = old.and_then(Value::as_object);
         let old_of = |name: &str| old.and_then(|old| old.get(name));
         if let Some(values) = &node.values {
@@ -205,7 +212,7 @@ fn closed(node: &Node, map: &Map, place: Place<'_>, outcome: &mut Outcome) {
     for name in map.keys().filter(|name| node.property(name).is_none()).take_while(|_| count_step()) {
         let path = place.path();
         let text = format!("{path}.{name} in body is a forbidden property");
-        outcome.push(Failure::other(place, "\"\"".to_owned(), text));
+        outcome.push(Failure::other(place, super::failure::shown_value(&Value::from(name.as_str())), text));
     }
 }
 
@@ -340,6 +347,9 @@ fn allowed(rules: Option<&Rules>, value: &Value, place: Place<'_>) -> Outcome {
     let Some(allowed) = rules.map(|rules| &rules.allowed).filter(|allowed| !allowed.is_empty()) else {
         return Outcome::default();
     };
+    if !count_steps(allowed.len() as u64 / PER_STEP) {
+        return Outcome::default();
+    }
     let is_same = |one: &Value| match (one, value) {
         (_, Value::Null) => false,
         (Value::Number(one), Value::Number(other)) => {
@@ -347,7 +357,7 @@ fn allowed(rules: Option<&Rules>, value: &Value, place: Place<'_>) -> Outcome {
         }
         (one, value) => one == value,
     };
-    // set: enumerations are short, and of the definition.
+    // few: mostly; of a long enumeration the steps are counted above.
     if allowed.iter().any(is_same) {
         Outcome::default()
     } else {

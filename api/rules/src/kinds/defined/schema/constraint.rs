@@ -2,6 +2,8 @@
 //!
 //! Owns how a schema becomes that form. Checking is in [`super::check`]; what stands in the tables, too, is not repeated here.
 
+use std::sync::Arc;
+
 use orch_schema::value::{SmolStr, Value};
 
 use super::format::Format;
@@ -96,10 +98,10 @@ pub(super) struct Node {
 }
 
 /// Rules that few nodes have. Bounds are numbers as the reference holds them, which reads them as floats.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Rules {
     pub(super) required: Box<[SmolStr]>,
-    pub(super) allowed: Box<[Value]>,
+    pub(super) allowed: Arc<[Value]>,
     pub(super) pattern: SmolStr,
     pub(super) format_name: SmolStr,
     pub(super) length_max: Option<i64>,

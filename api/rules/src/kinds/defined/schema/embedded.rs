@@ -4,7 +4,7 @@
 //! object.
 
 use orch_schema::NameRule;
-use orch_schema::budget::count_step;
+use orch_schema::budget::count_steps;
 use orch_schema::value::{Map, Value};
 
 use super::constraint::Node;
@@ -12,6 +12,9 @@ use super::failure::shown_value;
 use crate::validate::metadata::validate_object_meta;
 use crate::validate::tree::{Tree, set};
 use crate::validate::{FieldError, FieldErrors, Path, names};
+
+/// Properties of a schema that are looked at in one step.
+const PROPERTIES_PER_STEP: u64 = 8;
 
 /// The errors of all such objects in `object`, an object of the schema `root`.
 pub(super) fn check(root: &Node, object: &Value) -> FieldErrors {
@@ -23,7 +26,8 @@ pub(super) fn check(root: &Node, object: &Value) -> FieldErrors {
 }
 
 fn value(node: &Node, at: &Value, path: &Path, errors: &mut FieldErrors) {
-    if !node.has_embedded || errors.is_full() || !count_step() {
+    let steps = 1 + node.properties.len() as u64 / PROPERTIES_PER_STEP;
+    if !node.has_embedded || errors.is_full() || !count_steps(steps) {
         return;
     }
     match at {

@@ -4,12 +4,16 @@
 //! (`oneOf`) belongs to no field.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use orch_schema::excerpt::{beginning, quoted};
 use orch_schema::value::{Number, Value};
 
 use crate::validate::tree::shown;
 use crate::validate::{FieldError, FieldErrorKind, FieldErrors, Path};
+
+/// Bytes of the values of an enumeration that an error names. The longest recorded one has two thousand.
+const ENUM_BYTES_MAX: usize = 16 * 1024;
 
 /// The path that answers show for an error of no field.
 const NO_FIELD: &str = "<nil>";
@@ -63,8 +67,8 @@ enum Kind {
     /// Of no field.
     Composite,
     Required,
-    /// The value as it is shown, and the values that are allowed.
-    Enum(String, Vec<String>),
+    /// The value as it is shown, and the values that are allowed: their names are made for an error that is shown.
+    Enum(String, Arc<[Value]>),
     TooLong(i64),
     /// Count and bound.
     TooMany(i64, i64),
@@ -98,11 +102,19 @@ impl Failure {
     }
 
     /// The value is none that is allowed.
-    pub(super) fn not_allowed(place: Place<'_>, value: &Value, allowed: &[Value]) -> Self {
+    pub(super) fn not_allowed(place: Place<'_>, value: &Value, allowed: &Arc<[Value]>) -> Self {
         let path = place.path();
-        let names: Vec<String> = allowed.iter().map(enum_name).collect();
-        let text = format!("{path} in body should be one of {names:?}");
-        Self::new(Kind::Enum(shown_value(value), names), path, text)
+        let text = format!("{path} in body should be one of");
+        Self::new(Kind::Enum(shown_value(value), allowed.clone()), path, text)
+    }
+
+    /// Whether both say the same.
+    fn is_same(&self, other: &Failure) -> bool {
+        self.text == other.text
+            && match (&self.kind, &other.kind) {
+                (Kind::Enum(_, one), Kind::Enum(_, other)) => Arc::ptr_eq(one, other) || one == other,
+                _ => true,
+            }
     }
 
     /// The text is too long; `max` in characters.
@@ -145,7 +157,8 @@ impl Failure {
         match self.kind {
             Kind::Composite => FieldError::invalid(path, "\"\"", &self.text),
             Kind::Required => FieldError::required(path, ""),
-            Kind::Enum(value, names) => {
+            Kind::Enum(value, allowed) => {
+                let names = enum_names(&allowed);
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 FieldError::not_supported_value(path, &value, &names)
             }
@@ -187,7 +200,7 @@ impl Outcome {
 
     pub(super) fn push(&mut self, failure: Failure) {
         // few: at most FAILURES_MAX, and mostly none.
-        if self.failures.len() < FAILURES_MAX && !self.failures.iter().any(|met| met.text == failure.text) {
+        if self.failures.len() < FAILURES_MAX && !self.failures.iter().any(|met| met.is_same(&failure)) {
             self.failures.push(failure);
         }
     }
@@ -227,6 +240,17 @@ pub(super) fn shown_value(value: &Value) -> String {
         Value::Number(number) => shown_number(number),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => shown(value),
     }
+}
+
+/// The names of the values that are allowed, as many as an answer has room for.
+fn enum_names(allowed: &[Value]) -> Vec<String> {
+    let mut room = ENUM_BYTES_MAX;
+    let fits = |name: &String| {
+        let is_fitting = room > 0;
+        room = room.saturating_sub(name.len());
+        is_fitting
+    };
+    allowed.iter().map(enum_name).take_while(fits).collect()
 }
 
 /// A value that is allowed, before it is quoted.

@@ -231,15 +231,11 @@ fn is_card(text: &str) -> bool {
         16 => begins(&["4", "51", "52", "53", "54", "55", "6011", "65"]),
         _ => false,
     };
-    let sum: u32 = digits
-        .iter()
-        .rev()
-        .enumerate()
-        .map(|(at, &byte)| match digit(byte) * (1 + at as u32 % 2) {
-            doubled @ 10.. => doubled - 9,
-            single => single,
-        })
-        .sum();
+    let doubled = |(factor, &byte): (u32, &u8)| match digit(byte) * factor {
+        number @ 10.. => number - 9,
+        number => number,
+    };
+    let sum: u32 = [1, 2].into_iter().cycle().zip(digits.iter().rev()).map(doubled).sum();
     is_issued && sum.is_multiple_of(10)
 }
 

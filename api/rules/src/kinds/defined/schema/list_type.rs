@@ -5,12 +5,15 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use orch_schema::budget::count_step;
+use orch_schema::budget::{count_step, count_steps};
 use orch_schema::value::{Map, Value};
 
 use super::constraint::{Node, Unique};
 use super::failure::shown_value;
 use crate::validate::{FieldError, FieldErrors, Path};
+
+/// Properties of a schema that are looked at in one step.
+const PROPERTIES_PER_STEP: u64 = 8;
 
 /// The errors of all lists in `object`, an object of the schema `root`.
 pub(super) fn check(root: &Node, object: &Value) -> FieldErrors {
@@ -26,7 +29,8 @@ fn child(path: Option<&Path>, name: &str) -> Path {
 }
 
 fn value(node: &Node, at: &Value, path: Option<&Path>, errors: &mut FieldErrors) {
-    if !node.has_unique || errors.is_full() || !count_step() {
+    let steps = 1 + node.properties.len() as u64 / PROPERTIES_PER_STEP;
+    if !node.has_unique || errors.is_full() || !count_steps(steps) {
         return;
     }
     match at {

@@ -15,6 +15,8 @@ mod junctor;
 mod list_type;
 mod network;
 mod number;
+#[cfg(test)]
+mod oracle;
 mod pattern;
 mod source;
 mod tables;

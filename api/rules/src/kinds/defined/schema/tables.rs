@@ -99,7 +99,7 @@ impl<'b> Tables<'b> {
             field.presence = true;
             field.nullable = node.is_nullable();
             field.required = required.contains(name);
-            field.default = node.default().cloned();
+            field.default = default_of(node);
             if matches!(field.value, ValueType::Untyped) && node.extension("map-type") == "atomic" {
                 field.atomic = Some(true);
             }
@@ -118,9 +118,16 @@ impl<'b> Tables<'b> {
             return Err(CompileError::TooDeep { max: DEPTH_MAX });
         }
         self.depth += 1;
-        let ty = self.shape(source, keeps_unknown || source.preserves_unknown());
+        let keeps_unknown = keeps_unknown || source.preserves_unknown();
+        let ty = self.shape(source, keeps_unknown);
         self.depth -= 1;
-        ty
+        Ok(match ty? {
+            value @ (ValueType::List { .. } | ValueType::Map { .. }) if keeps_unknown => {
+                let member = Member { value, nullable: false, default: None, keeps_unknown };
+                ValueType::Member(Box::new(member))
+            }
+            ty => ty,
+        })
     }
 
     fn shape(&mut self, source: Source<'_>, keeps_unknown: bool) -> Result<ValueType, CompileError> {
@@ -128,7 +135,8 @@ impl<'b> Tables<'b> {
             return Ok(ValueType::Scalar(Scalar::IntOrString));
         }
         let has_members = source.at("properties").as_object().is_some_and(|map| !map.is_empty());
-        if has_members || source.is_embedded() {
+        let is_list = source.type_name() == "array" && source.items().is_some();
+        if (has_members && !is_list) || source.is_embedded() {
             return self.object(source, keeps_unknown);
         }
         let atomic = source.extension("map-type") == "atomic";
@@ -136,9 +144,9 @@ impl<'b> Tables<'b> {
             ("object" | "", Additional::Of(values)) => {
                 Ok(ValueType::Map { value: Box::new(self.member(values, false)?), atomic })
             }
-            ("object" | "", Additional::Any) if !keeps_unknown => {
+            ("object" | "", Additional::Any | Additional::Forbidden) => {
                 let value = self.closed_type();
-                let member = Member { value, nullable: true, default: None };
+                let member = Member { value, nullable: true, default: None, keeps_unknown: false };
                 Ok(ValueType::Map { value: Box::new(ValueType::Member(Box::new(member))), atomic })
             }
             ("array", _) if source.items().is_some() => {
@@ -167,6 +175,7 @@ impl<'b> Tables<'b> {
         let mut ty = self.object_type(Box::default(), fields);
         ty.head = source.is_embedded();
         ty.preserve_unknown = keeps_unknown;
+        ty.keeps_closed = matches!(source.additional(), Additional::Any | Additional::Forbidden);
         ty.atomic = source.extension("map-type") == "atomic";
         Ok(ValueType::Object(self.add(ty)))
     }
@@ -174,11 +183,11 @@ impl<'b> Tables<'b> {
     /// The type of an item of a list or a value of a map.
     fn member(&mut self, source: Source<'_>, keeps_unknown: bool) -> Result<ValueType, CompileError> {
         let value = self.value_type(source, keeps_unknown)?;
-        let (nullable, default) = (source.is_nullable(), source.default().cloned());
+        let (nullable, default) = (source.is_nullable(), default_of(source));
         if !nullable && default.is_none() {
             return Ok(value);
         }
-        Ok(ValueType::Member(Box::new(Member { value, nullable, default })))
+        Ok(ValueType::Member(Box::new(Member { value, nullable, default, keeps_unknown: false })))
     }
 
     /// The type of a value of which nothing is declared.
@@ -246,6 +255,13 @@ fn written(name: &'static str, value: ValueType) -> Field {
 /// The built-in type called `name`, which objects of every kind have.
 fn found(base: &Schema, name: &str) -> TypeId {
     base.find_type(name).expect("the built-in kinds have it: a test compiles them all")
+}
+
+/// The default of a node, with the members of each object in the order of their names, as the decoder keeps them.
+fn default_of(source: Source<'_>) -> Option<Value> {
+    let mut default = source.default()?.clone();
+    default.sort_all_objects();
+    Some(default)
 }
 
 /// How server-side apply merges a list. A list that says nothing is replaced as a whole.

@@ -3,13 +3,14 @@
 use std::sync::LazyLock;
 
 use orch_proto::brand::ORCH;
+use orch_schema::budget::Budget;
 use orch_schema::{apply_defaults, encode_json, json};
 
 use super::*;
 
 static BASE: LazyLock<Arc<Schema>> = LazyLock::new(|| Arc::new(Schema::builtin(&ORCH)));
 
-fn compiled(schema: &Value) -> Compiled {
+pub(super) fn compiled(schema: &Value) -> Compiled {
     let input = Input {
         brand: &ORCH,
         group: "example.com",
@@ -105,6 +106,58 @@ fn unknown_fields_stay_where_the_schema_says_so_and_go_again_below_declared_ones
             "unknown field \"untyped.a.b\"",
         ],
     );
+}
+
+#[test]
+fn members_beside_the_declared_ones_are_kept_empty_where_any_are_allowed() {
+    check_stored(
+        json!({
+            "any": {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": true},
+            "none": {"type": "object", "additionalProperties": false},
+            "kept": {"type": "object", "x-orch-preserve-unknown-fields": true, "properties": {"a": {"type": "string"}}},
+            "both": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}},
+                "properties": {"b": {"type": "string"}}},
+        }),
+        r#"{"any": {"a": "1", "b": {"c": 1}, "d": 2, "n": null}, "none": {"x": 1}, "kept": [{"x": 1}], "both": [{"a": "1"}]}"#,
+        json!({"any": {"a": "1", "b": {}, "d": 2, "n": null}, "none": {"x": 1}, "kept": [{"x": 1}], "both": [{"a": "1"}]}),
+        &["unknown field \"any.b.c\""],
+    );
+    check_errors(
+        json!({"none": {"type": "object", "additionalProperties": false}}),
+        json!({"none": {"x": 1}}),
+        &["none: Invalid value: \"x\": none.x in body is a forbidden property"],
+    );
+}
+
+#[test]
+fn an_enumeration_of_hundreds_of_thousands_is_told_in_part_and_compared_within_the_steps() {
+    let names: Vec<Value> = (0..200_000).map(|at| json!(format!("name{at}"))).collect();
+    let schema = schema_of(json!({"l": {"type": "array", "items": {"type": "string", "enum": names}}}));
+    let constraints = compiled(&schema).constraints;
+    let few = json!({"l": ["x", "y"]});
+    let errors = constraints.validate(&few, None);
+    assert_eq!(errors.len(), 2);
+    assert!(errors.iter().all(|error| error.message.len() < 64 << 10), "names are cut");
+    let many = json!({"l": vec!["x"; 100_000]});
+    let poor = Arc::new(Budget::of(1_000_000));
+    poor.enter(|| constraints.validate(&many, None));
+    assert!(poor.check().is_err(), "the request ends");
+}
+
+#[test]
+fn an_object_of_a_type_with_thousands_of_fields_takes_steps_for_them() {
+    let properties: Value = (0..10_000).map(|at| (format!("p{at}"), json!({"type": "string"}))).collect();
+    let items = json!({"type": "object", "properties": properties});
+    let compiled = compiled(&schema_of(json!({"l": {"type": "array", "items": items}})));
+    let mut object = json!({"l": vec![json!({}); 10_000]});
+    for work in [0, 1] {
+        let poor = Arc::new(Budget::of(1_000_000));
+        poor.enter(|| match work {
+            0 => apply_defaults(&compiled.schema, compiled.root, &mut object),
+            _ => drop(compiled.constraints.validate(&object, None)),
+        });
+        assert!(poor.check().is_err(), "the request ends");
+    }
 }
 
 #[test]
@@ -387,6 +440,17 @@ fn defaults_that_explode_are_counted_before_they_are_made() {
         |body: &[u8]| decode_json(&compiled.schema, compiled.root, body, Limits::default()).map(drop);
     assert_eq!(decoded(br#"{"metadata": {}}"#), Ok(()), "nothing is made in an absent object");
     assert_eq!(decoded(br#"{"spec": {}}"#), Err(orch_schema::DecodeError::OverBudget));
+}
+
+#[test]
+fn a_pattern_is_charged_for_a_long_text_before_it_is_matched() {
+    let schema = schema_of(json!({"v": {"type": "string", "pattern": "^(a|b|[^c]){1,64}$"}}));
+    let constraints = compiled(&schema).constraints;
+    assert!(!constraints.validate(&json!({"v": "c"}), None).is_empty());
+    let object = json!({"v": "a".repeat(1 << 20)});
+    let poor = Arc::new(Budget::of(100_000));
+    poor.enter(|| constraints.validate(&object, None));
+    assert!(poor.check().is_err(), "the request ends");
 }
 
 #[test]
