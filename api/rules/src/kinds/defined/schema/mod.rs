@@ -15,6 +15,7 @@ mod junctor;
 mod list_type;
 mod network;
 mod number;
+mod part;
 mod pattern;
 mod source;
 mod tables;
@@ -31,6 +32,7 @@ use crate::validate::FieldErrors;
 
 pub use self::constraint::Constraints;
 pub use self::format::is_known as is_known_format;
+pub use self::part::Part;
 use self::source::Source;
 
 /// One version of a definition, as far as its schema goes.
