@@ -6,9 +6,11 @@
 //! stand in the definition ([`ResourceType`]) and are read where those of built-in kinds are.
 
 mod columns;
+pub mod described;
 mod finalizers;
 mod scaled;
 pub mod schema;
+mod version_order;
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use crate::validate::tree::{Tree, carry, child_mut, is_unchanged, unset};
 use columns::Columns;
 pub use columns::table_columns;
 use schema::Constraints;
+pub use version_order::version_order;
 
 /// The strategy of a kind that a definition declares.
 #[derive(Debug)]

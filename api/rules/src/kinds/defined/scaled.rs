@@ -1,6 +1,7 @@
 //! The fields of an object that its scale shows: numbers of replicas, and the text of a selector.
 
 use orch_schema::ScalePaths;
+use orch_schema::excerpt::part;
 use orch_schema::value::Value;
 
 use crate::json_path::text;
@@ -85,8 +86,9 @@ fn mismatch(value: &Value, zero: &str, steps: &[String], met: &[String], wanted:
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
     };
+    let told = text(value);
     let detail =
-        format!("{} accessor error: {} is of the type {found}, expected {wanted}", dotted(met), text(value));
+        format!("{} accessor error: {} is of the type {found}, expected {wanted}", dotted(met), part(&told));
     FieldError::invalid(Path::new(&dotted(steps)), zero, &detail)
 }
 
