@@ -13,7 +13,13 @@ const REASONS: [&str; 4] =
     ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
 /// Rules for the expressions of one schema, added to `errors`. `is_unsupported`: no path in it is resolved.
-pub(super) fn validate(schema: &Value, place: &Place<'_>, extensions: &Extensions, errors: &mut FieldErrors) {
+pub(super) fn validate(
+    schema: &Value,
+    place: &Place<'_>,
+    extensions: &Extensions,
+    is_unsupported: bool,
+    errors: &mut FieldErrors,
+) {
     let place = place.child(&extensions.validations);
     for (at, rule) in schema.items(&extensions.validations).iter().numbered() {
         if errors.is_full() {
