@@ -48,15 +48,14 @@ impl PatternLimits {
     /// one class that is folded over all characters.
     pub const STANDING: PatternLimits =
         PatternLimits { text_bytes: 1024, automaton_bytes: 256 << 10, steps: 200_000 };
+    /// For patterns that stand in the schema of a definition, compiled when it is written and when a value first needs them. The
+    /// longest public one has 1119 bytes. The steps are a twentieth of a second.
+    pub const SCHEMA: PatternLimits =
+        PatternLimits { text_bytes: 4 << 10, automaton_bytes: 512 << 10, steps: 500_000 };
     /// For patterns that stand in the operator's configuration, compiled when it is read: eight to ten times as much. The
     /// text may be as long as an expression of a configuration. The steps are a fifth of a second.
     pub const CONFIGURED: PatternLimits =
         PatternLimits { text_bytes: 8 << 10, automaton_bytes: 2 << 20, steps: 2_000_000 };
-    /// For patterns that stand in the schema of a definition, compiled when it is written and when its objects are first used.
-    /// The text may be as long as those of a configuration, and the automaton as large: public definitions have patterns of
-    /// several kilobytes. The steps are a twentieth of a second.
-    pub const SCHEMA: PatternLimits =
-        PatternLimits { text_bytes: 8 << 10, automaton_bytes: 1 << 20, steps: 500_000 };
     /// For patterns that are known in an evaluation only, and compiled in each.
     const UNKNOWN: PatternLimits =
         PatternLimits { text_bytes: 128, automaton_bytes: 32 << 10, steps: 10_000 };

@@ -256,6 +256,7 @@ pub fn remove_condition(definition: &mut Value, kind: ConditionType) -> bool {
     }
     let status = child_mut(definition, "status");
     let mut conditions = status.items("conditions").to_vec();
+    // few: five types of conditions, and what clients wrote besides.
     conditions.retain(|condition| !kind.is(condition));
     set(status, "conditions", conditions);
     true

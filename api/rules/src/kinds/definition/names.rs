@@ -152,6 +152,7 @@ fn short_names_in_use(wanted: &Value, had: &Value, pool: &Pool) -> Option<String
         wanted.texts("shortNames").into_iter().filter(taken).take(CONFLICTS_SHOWN_MAX).map(in_use).collect();
     // Equal errors are told once.
     let mut told = Distinct::new();
+    // few: sixteen at most.
     conflicts.retain(|conflict| !told.is_repeated(conflict.clone()));
     match conflicts.as_slice() {
         [] => None,

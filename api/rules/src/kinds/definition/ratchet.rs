@@ -56,7 +56,7 @@ impl Requirements {
     }
 
     /// The rules for a change of `old`: those that it does not break.
-    pub(super) fn ratcheted(brand: &Brand, old: &Value) -> Requirements {
+    pub(super) fn ratcheted(brand: &'static Brand, old: &Value) -> Requirements {
         let spec = old.at("spec");
         let extensions = Extensions::of(brand);
         let versions = spec.items("versions");

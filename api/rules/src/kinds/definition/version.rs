@@ -10,7 +10,7 @@ use crate::validate::names::check_name;
 use crate::validate::tree::{Tree, is_empty};
 use crate::validate::{FieldError, FieldErrors, Path};
 
-/// Characters of a deprecation warning. The reference counts bytes.
+/// Length of a deprecation warning, in bytes, which the reference's text calls characters.
 const WARNING_BYTES_MAX: usize = 256;
 
 /// Rules for the version at `path`. Fields that are reported above the versions are left out. `old`: the version of the same
@@ -64,11 +64,12 @@ fn validate_deprecation(version: &Value, path: &Path) -> FieldErrors {
     if warning.len() > WARNING_BYTES_MAX {
         refuse("must be <= 256 characters long");
     }
-    if warning.trim().is_empty() {
+    if warning.is_empty() {
         refuse("must not be an empty string");
     }
     // A character that is white space but for the blank prints nothing, in the reference's sense.
     let is_unprintable = |c: char| c.is_control() || (c.is_whitespace() && c != ' ') || is_invisible(c);
+    // once: one pass over a text.
     if let Some((at, _)) = warning.char_indices().find(|&(_, c)| is_unprintable(c)) {
         refuse(&format!(
             "must only contain printable UTF-8 characters; non-printable character found at index {at}"

@@ -29,6 +29,7 @@ impl<'a> Url<'a> {
     /// # Errors
     /// The reason why it is no URL, in the words of the reference's library.
     pub(crate) fn parse(text: &'a str) -> Result<Url<'a>, String> {
+        // once: one pass over a text.
         if text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
             return Err("net/url: invalid control character in URL".to_owned());
         }
@@ -112,6 +113,7 @@ fn check_host(host: &str) -> Result<(), String> {
     }
     let is_refused =
         |c: char| c.is_ascii() && !c.is_ascii_alphanumeric() && !"-._~!$&'()*+,;=:[]<>\"%".contains(c);
+    // once: one pass over a text.
     match host.chars().find(|&c| is_refused(c)) {
         Some(refused) => Err(format!("invalid character \"{refused}\" in host name")),
         None => check_escapes(host),

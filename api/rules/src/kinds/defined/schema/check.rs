@@ -81,6 +81,11 @@ impl Constraints {
     }
 }
 
+/// The errors of `value` against a node, at `path`.
+pub(super) fn of_part(node: &Node, value: &Value, path: &Path) -> FieldErrors {
+    Checker { head: None }.value(node, value, Place::Root, None).into_errors(Some(path))
+}
+
 /// A walk over a value and its schema.
 #[derive(Clone, Copy)]
 pub(super) struct Checker<'c> {

@@ -17,6 +17,7 @@ mod network;
 mod number;
 #[cfg(test)]
 mod oracle;
+mod part;
 mod pattern;
 mod source;
 mod tables;
@@ -33,6 +34,7 @@ use crate::validate::FieldErrors;
 
 pub use self::constraint::Constraints;
 pub use self::format::is_known as is_known_format;
+pub use self::part::Part;
 use self::source::Source;
 
 /// One version of a definition, as far as its schema goes.

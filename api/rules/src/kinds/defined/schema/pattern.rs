@@ -16,7 +16,7 @@ use crate::expression::{Allowance, Pattern, PatternError, PatternLimits};
 
 /// Bytes of compiled patterns in each of two generations. The 502 patterns of the corpus hold some 4 MB.
 const GENERATION_BYTES_MAX: usize = 4 << 20;
-/// Steps of compiling one pattern: more than any of [`PatternLimits::STANDING`] takes.
+/// Steps of compiling one pattern: more than any of [`PatternLimits::SCHEMA`] takes.
 const COMPILE_STEPS: u64 = 2_000_000;
 /// Steps of a request's budget for each step of matching.
 const REQUEST_STEPS_PER_STEP: u64 = 3;
@@ -72,7 +72,7 @@ fn compiled(pattern: &SmolStr) -> Entry {
     let kept = KEPT.lock().find(pattern);
     kept.unwrap_or_else(|| {
         let mut allowance = Allowance::of(COMPILE_STEPS);
-        let Ok(compiled) = Pattern::compile(pattern, PatternLimits::STANDING, &mut allowance) else {
+        let Ok(compiled) = Pattern::compile(pattern, PatternLimits::SCHEMA, &mut allowance) else {
             // The request was stopped, which says nothing about the pattern.
             return Err(PatternError::TooLarge);
         };

@@ -17,14 +17,16 @@ const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "st
 const NOT_SUPPORTED: [&str; 6] =
     ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
 
-/// Rules for `schema` and all schemas in it.
+/// Rules for `schema` and all schemas in it. `is_unsupported`: the schema uses what structural ones have no place for, so that no
+/// path in it is resolved.
 pub(super) fn validate(
     schema: &Value,
     root: &Place<'_>,
     extensions: &Extensions,
     requirements: Requirements,
+    is_unsupported: bool,
 ) -> FieldErrors {
-    let mut walk = Walk { extensions, requirements, errors: FieldErrors::new() };
+    let mut walk = Walk { extensions, requirements, is_unsupported, errors: FieldErrors::new() };
     walk.node(schema, root, Surroundings { is_root: true, ..Surroundings::default() });
     walk.errors
 }
@@ -65,6 +67,7 @@ const OBJECT_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 struct Walk<'a> {
     extensions: &'a Extensions,
     requirements: Requirements,
+    is_unsupported: bool,
     errors: FieldErrors,
 }
 
@@ -92,7 +95,7 @@ impl Walk<'_> {
         }
         let (extensions, requirements) = (self.extensions, self.requirements);
         lists::validate(schema, place, extensions, requirements, &mut self.errors);
-        validations::validate(schema, place, extensions, &mut self.errors);
+        validations::validate(schema, place, extensions, self.is_unsupported, &mut self.errors);
     }
 
     /// The schemas of members.

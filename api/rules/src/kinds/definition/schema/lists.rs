@@ -93,7 +93,9 @@ pub(super) fn item_of_set(schema: &Value, place: &Place<'_>, extensions: &Extens
         return None;
     }
     let detail = format!("must be atomic as item of a list with {}=set", extensions.list_type);
-    Some(FieldError::invalid(place.child("items").child(name).path(), &shown(item.at(name)), &detail))
+    // The reference shows the list type of objects, too.
+    let value = shown(item.at(&extensions.list_type));
+    Some(FieldError::invalid(place.child("items").child(name).path(), &value, &detail))
 }
 
 /// Rules for a list of type map.

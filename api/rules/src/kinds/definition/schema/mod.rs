@@ -29,6 +29,7 @@ use orch_schema::value::Value;
 use super::ratchet::Requirements;
 use crate::validate::tree::{Tree, is_unchanged, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
+use defaults::UnknownFields;
 use patterns::Patterns;
 use place::Place;
 pub(super) use walk::has_unsupported;
@@ -36,6 +37,7 @@ pub(super) use walk::has_unsupported;
 /// Names of the schema extensions, which carry the product's name.
 #[derive(Clone, Debug)]
 pub(super) struct Extensions {
+    brand: &'static Brand,
     pub(super) preserve_unknown_fields: String,
     pub(super) embedded_resource: String,
     pub(super) int_or_string: String,
@@ -47,9 +49,10 @@ pub(super) struct Extensions {
 
 impl Extensions {
     /// The names under `brand`.
-    pub(super) fn of(brand: &Brand) -> Extensions {
+    pub(super) fn of(brand: &'static Brand) -> Extensions {
         let name = |stem: &str| format!("{}{stem}", brand.extension_prefix);
         Extensions {
+            brand,
             preserve_unknown_fields: name("preserve-unknown-fields"),
             embedded_resource: name("embedded-resource"),
             int_or_string: name("int-or-string"),
@@ -62,9 +65,11 @@ impl Extensions {
 
     /// Whether `schema` itself uses an extension that only structural schemas may use.
     fn any_of(&self, schema: &Value) -> bool {
+        // few: three names.
         [&self.preserve_unknown_fields, &self.list_type, &self.map_type].iter().any(|name| schema.has(name))
             || schema.flag(&self.embedded_resource)
             || schema.flag(&self.int_or_string)
+            // few: two names.
             || [&self.list_map_keys, &self.validations].iter().any(|name| !schema.items(name).is_empty())
     }
 }
@@ -122,14 +127,24 @@ impl<'a> Judge<'a> {
                 "nullable cannot be true at the root",
             ));
         }
-        if self.is_structural && !has_unsupported(schema) {
+        let is_unsupported = has_unsupported(schema);
+        if self.is_structural && !is_unsupported {
             let mut found = structural::validate(schema, &root, self.extensions, &mut self.patterns);
-            if found.is_empty() && self.has_defaults && self.requirements.pruned_defaults {
-                found = defaults::validate(schema, &root, self.extensions);
+            if found.is_empty() && self.has_defaults {
+                let unknown_fields = match self.requirements.pruned_defaults {
+                    true => UnknownFields::Refused,
+                    false => UnknownFields::Allowed,
+                };
+                found = defaults::validate(schema, &root, self.extensions, unknown_fields);
             }
             errors.extend(found);
         }
-        errors.extend(general::validate(schema, &root, self.extensions, self.requirements));
+        errors.extend(general::validate(schema, &root, self.extensions, self.requirements, is_unsupported));
+        if self.is_structural && is_unsupported && errors.is_empty() {
+            // The one field that structural schemas have no place for and that no general rule refuses.
+            let detail = "OpenAPIV3Schema 'schema' is not supported";
+            errors.push(FieldError::invalid_str(root.path(), "", detail));
+        }
         errors
     }
 }
@@ -166,8 +181,10 @@ fn validate_root_with_status(
     root: &Place<'_>,
     extensions: &Extensions,
 ) -> Option<FieldError> {
-    let kind = schema.text("type");
-    if !kind.is_empty() && kind != "object" {
+    let (kind, before_type) = (schema.text("type"), ["id", "$schema", "$ref"]);
+    // few: three names, which the reference meets before the type.
+    let is_said_before = before_type.iter().any(|name| walk::is_set(schema, name));
+    if !is_said_before && !kind.is_empty() && kind != "object" {
         let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         return Some(FieldError::invalid_str(root.child("type").path(), kind, detail));
     }
@@ -228,7 +245,7 @@ impl Breaches {
 }
 
 /// The warnings about the schemas of `new`: formats that mean nothing, and rules in expressions. What `old` has, too, was told before.
-pub(super) fn warnings(brand: &Brand, old: Option<&Value>, new: &Value) -> Vec<String> {
+pub(super) fn warnings(brand: &'static Brand, old: Option<&Value>, new: &Value) -> Vec<String> {
     let spec = new.at("spec");
     if old.is_some_and(|old| is_unchanged(old.at("spec").at("versions"), spec.at("versions"))) {
         return Vec::new();
@@ -249,7 +266,7 @@ pub(super) fn warnings(brand: &Brand, old: Option<&Value>, new: &Value) -> Vec<S
 }
 
 /// The errors of the schemas of a stored definition that are not structural, as its condition tells them; `None` where all are.
-pub fn non_structural(brand: &Brand, definition: &Value) -> Option<String> {
+pub fn non_structural(brand: &'static Brand, definition: &Value) -> Option<String> {
     let spec = definition.at("spec");
     let extensions = Extensions::of(brand);
     let versions = spec.items("versions");

@@ -13,21 +13,32 @@ use super::walk::is_set;
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors};
 
-/// The part of a schema that may name the types integer and string.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exempt {
-    Nothing,
-    AnyOf,
+/// Which parts of a schema may name the types integer and string, because they do so in the one form that is allowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Exempt {
+    any_of: bool,
     /// The `anyOf` of the first schema of its `allOf`.
-    FirstOfAllOf,
+    first_of_all_of: bool,
+}
+
+impl Exempt {
+    /// The parts of `schema`. The reference does not ask whether it is an integer or a string.
+    pub(super) fn of(schema: &Value) -> Exempt {
+        let first = schema.items("allOf").first().unwrap_or(&Value::Null);
+        Exempt {
+            any_of: is_int_or_string(schema.items("anyOf")),
+            first_of_all_of: is_int_or_string(first.items("anyOf")),
+        }
+    }
 }
 
 /// Whether the schemas are exactly an integer and a string.
-pub(super) fn is_int_or_string(any_of: &[Value]) -> bool {
+fn is_int_or_string(any_of: &[Value]) -> bool {
     let says_only = |schema: &Value, kind: &str| {
         let mut names = schema.as_object().into_iter().flat_map(|fields| fields.keys());
         // Fields that no structural schema keeps do not count.
         let is_other = |name: &str| !matches!(name, "type" | "externalDocs" | "example");
+        // once: the fields of one schema.
         schema.text("type") == kind && !names.any(|name| is_other(name) && is_set(schema, name))
     };
     matches!(any_of, [integer, string] if says_only(integer, "integer") && says_only(string, "string"))
@@ -43,20 +54,17 @@ pub(super) struct Walk<'a> {
 impl Walk<'_> {
     /// What narrows the value of `schema`.
     pub(super) fn value(&mut self, schema: &Value, place: &Place<'_>, exempt: Exempt) {
-        if exempt != Exempt::AnyOf {
+        if !exempt.any_of {
             self.list(schema, place, "anyOf");
         }
         let all_of = place.child("allOf");
         for (at, inner) in schema.items("allOf").iter().numbered() {
-            let exempt = match exempt {
-                Exempt::FirstOfAllOf if at == 0 => Exempt::AnyOf,
-                _ => Exempt::Nothing,
-            };
+            let exempt = Exempt { any_of: exempt.first_of_all_of && at == 0, first_of_all_of: false };
             self.node(inner, &all_of.index(at), exempt);
         }
         self.list(schema, place, "oneOf");
         if schema.at("not").is_object() {
-            self.node(schema.at("not"), &place.child("not"), Exempt::Nothing);
+            self.node(schema.at("not"), &place.child("not"), Exempt::default());
         }
         let pattern = schema.text("pattern");
         if let Some(fault) =
@@ -70,7 +78,7 @@ impl Walk<'_> {
     fn list(&mut self, schema: &Value, place: &Place<'_>, name: &str) {
         let place = place.child(name);
         for (at, inner) in schema.items(name).iter().numbered() {
-            self.node(inner, &place.index(at), Exempt::Nothing);
+            self.node(inner, &place.index(at), Exempt::default());
         }
     }
 
@@ -81,11 +89,11 @@ impl Walk<'_> {
         }
         self.value(schema, place, exempt);
         if schema.at("items").is_object() {
-            self.node(schema.at("items"), &place.child("items"), Exempt::Nothing);
+            self.node(schema.at("items"), &place.child("items"), Exempt::default());
         }
         let properties = place.child("properties");
         for (name, property) in schema.at("properties").as_object().into_iter().flatten() {
-            self.node(property, &properties.key(name), Exempt::Nothing);
+            self.node(property, &properties.key(name), Exempt::default());
         }
         self.refuse_structure(schema, place);
         if schema.at("properties").has("metadata") {

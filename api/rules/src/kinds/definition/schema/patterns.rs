@@ -1,14 +1,14 @@
 //! Patterns of schemas: whether they are regular expressions, within a bound for the whole definition.
 //!
-//! Owns the bound on compiling all patterns of a definition. A pattern that stands several times is compiled once.
+//! Owns the bound on compiling all patterns of a definition. A pattern that stands several times is compiled once. The limits of one
+//! pattern are those under which values are matched later (`kinds::defined`).
 
 use std::collections::HashMap;
 
 use crate::expression::{Allowance, Pattern, PatternError, PatternLimits};
 
-/// Steps of compiling the patterns of a definition: a twentieth of a second on one core. Those of the largest public definition take
-/// a hundredth of it.
-const STEPS_MAX: u64 = 500_000;
+/// Steps of compiling the patterns of a definition: a tenth of a second on one core, and twice what one pattern may take.
+const STEPS_MAX: u64 = 1_000_000;
 
 /// The patterns of a definition that were compiled so far, with their faults.
 #[derive(Debug)]

@@ -133,20 +133,9 @@ impl Walk<'_> {
 
     /// What narrows the value.
     fn value(&mut self, schema: &Value, place: &Place<'_>) {
-        let is_int_or_string = schema.flag(&self.extensions.int_or_string);
-        let first = schema.items("allOf").first().unwrap_or(&Value::Null);
-        let exempt = if !is_int_or_string {
-            nested::Exempt::Nothing
-        } else if nested::is_int_or_string(schema.items("anyOf")) {
-            nested::Exempt::AnyOf
-        } else if nested::is_int_or_string(first.items("anyOf")) {
-            nested::Exempt::FirstOfAllOf
-        } else {
-            nested::Exempt::Nothing
-        };
         let mut walk =
             nested::Walk { extensions: self.extensions, patterns: self.patterns, errors: &mut self.errors };
-        walk.value(schema, place, exempt);
+        walk.value(schema, place, nested::Exempt::of(schema));
     }
 
     /// The fields that every object has are what they are.
@@ -179,5 +168,6 @@ fn says_more(metadata: &Value) -> bool {
         "properties" => !only_names,
         _ => is_set(metadata, name),
     };
+    // once: the fields of one schema.
     fields.into_iter().any(|name| matters(name))
 }

@@ -6,15 +6,20 @@ use orch_schema::value::Value;
 use super::Extensions;
 use super::field_path::{Notation, resolve};
 use super::place::Place;
-use super::walk::has_unsupported;
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors};
 
 const REASONS: [&str; 4] =
     ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// Rules for the expressions of one schema, added to `errors`.
-pub(super) fn validate(schema: &Value, place: &Place<'_>, extensions: &Extensions, errors: &mut FieldErrors) {
+/// Rules for the expressions of one schema, added to `errors`. `is_unsupported`: no path in it is resolved.
+pub(super) fn validate(
+    schema: &Value,
+    place: &Place<'_>,
+    extensions: &Extensions,
+    is_unsupported: bool,
+    errors: &mut FieldErrors,
+) {
     let place = place.child(&extensions.validations);
     for (at, rule) in schema.items(&extensions.validations).iter().numbered() {
         if errors.is_full() {
@@ -29,6 +34,7 @@ pub(super) fn validate(schema: &Value, place: &Place<'_>, extensions: &Extension
             let path = place.child("reason").path();
             errors.push(FieldError::not_supported(path, reason, &REASONS));
         }
+        let schema = Some(schema).filter(|_| !is_unsupported);
         validate_field_path(rule.text("fieldPath"), schema, &place.child("fieldPath"), errors);
     }
 }
@@ -57,7 +63,7 @@ fn validate_texts(rule: &Value, place: &Place<'_>) -> FieldErrors {
     errors
 }
 
-fn validate_field_path(text: &str, schema: &Value, place: &Place<'_>, errors: &mut FieldErrors) {
+fn validate_field_path(text: &str, schema: Option<&Value>, place: &Place<'_>, errors: &mut FieldErrors) {
     if text.is_empty() {
         return;
     }
@@ -68,8 +74,7 @@ fn validate_field_path(text: &str, schema: &Value, place: &Place<'_>, errors: &m
     if has_line_break(text) {
         refuse("must not contain line breaks");
     }
-    // A path that leads somewhere is right whatever else the schema has; only a wrong one is worth a walk.
-    if resolve(text, schema, Notation::DotsAndBrackets).is_err() && !has_unsupported(schema) {
+    if schema.is_some_and(|schema| resolve(text, schema, Notation::DotsAndBrackets).is_err()) {
         refuse("must be a valid path");
     }
 }

@@ -48,14 +48,15 @@ pub(super) fn is_set(schema: &Value, name: &str) -> bool {
 }
 
 /// Fields that structural schemas have no place for.
-const UNSUPPORTED: [&str; 6] =
-    ["id", "$ref", "additionalItems", "patternProperties", "definitions", "dependencies"];
+const UNSUPPORTED: [&str; 7] =
+    ["id", "$schema", "$ref", "additionalItems", "patternProperties", "definitions", "dependencies"];
 
-/// Whether the structural rules cannot be checked: the schema uses what they have no place for. The general rules refuse it.
+/// Whether the structural rules cannot be checked: the schema uses what they have no place for. The general rules refuse all of it but
+/// `$schema`.
 pub(in super::super) fn has_unsupported(schema: &Value) -> bool {
     let mut found = false;
     each(schema, &mut |schema| {
-        // few: six names.
+        // few: seven names.
         found |= UNSUPPORTED.iter().any(|name| is_set(schema, name)) || schema.at("items").is_array();
     });
     found
