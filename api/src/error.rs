@@ -87,6 +87,14 @@ pub enum ApiError {
     /// The path does not serve this verb.
     #[error("method not allowed")]
     MethodNotAllowed,
+    /// No object of this declared kind, or of this sub-resource, has a path with this verb.
+    #[error("{verb} is not supported")]
+    Unserved {
+        /// The verb.
+        verb: &'static str,
+        /// The resource; without a name.
+        subject: Subject,
+    },
     /// The server writes none of the representations in `Accept`.
     #[error("not acceptable")]
     NotAcceptable(NotAcceptable),

@@ -40,7 +40,15 @@ impl Renderer {
                 let framing = Framing::Commas { before: self.partial_head().into(), after: b"}" };
                 Ok(Payload::list(self.list_open(&list).into(), items, framing, CLOSE))
             }
-            Representation { encoding: Encoding::Json, pretty, .. } if self.is_stored_form() => {
+            Representation { encoding: Encoding::Json, pretty: false, .. }
+                if self.is_stored_form() && self.resource.is_declared() =>
+            {
+                let framing = Framing::Headed { head: self.resource.head.clone() };
+                Ok(Payload::list(self.list_open(&list).into(), Items::objects(list.objects), framing, CLOSE))
+            }
+            Representation { encoding: Encoding::Json, pretty, .. }
+                if self.is_stored_form() && !self.resource.is_declared() =>
+            {
                 Ok(self.stored_list(list, pretty))
             }
             _ => self.encoded_list(&list),
@@ -116,6 +124,8 @@ impl Renderer {
     fn list_item(&self, object: &SharedObject, out: &mut Vec<u8>) -> Result<(), ApiError> {
         match self.representation.view {
             View::Metadata | View::MetadataList => self.partial(&object.json, out),
+            // As in the reference, items of declared kinds state theirs.
+            View::Whole | View::Table if self.resource.is_declared() => self.whole(&object.json, out),
             View::Whole | View::Table => self.item(&object.json, out),
         }
     }

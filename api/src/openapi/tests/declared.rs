@@ -5,7 +5,7 @@ use orch_rules::kinds::defined::described::{Types, deprecation, resource_type, s
 
 use super::*;
 use crate::conversion::testing::Renaming;
-use crate::registry::{DeclaredKind, DeclaredVersion, Published, Tables};
+use crate::registry::{DeclaredKind, DeclaredVersion, End, Published, Stage, Tables};
 
 fn definition() -> Value {
     let schema = json!({
@@ -50,19 +50,24 @@ fn registry() -> Arc<Registry> {
     let object = builtin.schema.find_type("core.v1.ConfigMap").unwrap();
     let types = Types { object, scale: builtin.schema.find_type("autoscaling.v1.Scale").unwrap() };
     let json = bytes::Bytes::from(definition.to_string());
+    let tables = Tables::later(|| panic!("no document needs the tables"));
     let version = |version: &Value| DeclaredVersion {
         definition: resource_type(&definition, version, types),
+        schema: tables.clone(),
         since: Revision(7),
         deprecation: deprecation(&definition, version),
+        end: End::default(),
         published: Some(Published::new(json.clone(), version["name"].as_str().unwrap())),
+        constraints: None,
     };
     let kind = DeclaredKind {
-        schema: Tables::later(|| panic!("no document needs the tables")),
         versions: served_versions(&definition).map(version).collect(),
         stored: Arc::new(WrittenAs { version: "v1".into(), definition: Revision(7) }),
         stored_type: object,
+        stored_schema: tables.clone(),
         converter: Arc::new(Renaming::ready()),
         record: None,
+        stage: Stage::Established,
     };
     builtin.with(kind.kinds()).unwrap()
 }
@@ -98,8 +103,8 @@ fn a_declared_kind_is_described_without_its_tables() {
         [
             below,
             &format!("{below}/{{name}}"),
-            &format!("{below}/{{name}}/scale"),
             &format!("{below}/{{name}}/status"),
+            &format!("{below}/{{name}}/scale"),
             "/apis/stable.example.com/v1/crontabs",
         ]
     );
@@ -159,9 +164,9 @@ fn discovery_shows_a_declared_kind_as_recorded() {
         json!([
             {"name": "crontabs", "singularName": "crontab", "namespaced": true, "kind": "CronTab", "verbs": verbs,
                 "shortNames": ["ct"], "categories": ["all"]},
+            {"name": "crontabs/status", "singularName": "", "namespaced": true, "kind": "CronTab", "verbs": parts},
             {"name": "crontabs/scale", "singularName": "", "namespaced": true, "group": "autoscaling",
                 "version": "v1", "kind": "Scale", "verbs": parts},
-            {"name": "crontabs/status", "singularName": "", "namespaced": true, "kind": "CronTab", "verbs": parts},
         ])
     );
 }

@@ -52,10 +52,12 @@ pub(in crate::registry) fn versions(versions: &mut [Arc<GroupVersion>]) {
     versions.sort_by(|one, other| version_order(&one.version).cmp(&version_order(&other.version)));
 }
 
-/// The served sub-resources of `resource`, by name.
+/// The served sub-resources of `resource`: by name, those of a declared kind in the order of its definition.
 pub(super) fn parts(resource: &Resource) -> Vec<&Subresource> {
     let mut parts: Vec<&Subresource> = resource.subresources.iter().collect();
-    parts.sort_by(|one, other| one.name.cmp(&other.name));
+    if !resource.is_declared() {
+        parts.sort_by(|one, other| one.name.cmp(&other.name));
+    }
     parts
 }
 

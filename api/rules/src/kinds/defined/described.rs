@@ -130,12 +130,12 @@ impl Part<'_> {
 
 fn subresources(declared: &Value, own: Part<'_>, scale: TypeId) -> Vec<Subresource> {
     let mut parts = Vec::new();
+    if declared.at("status").is_object() {
+        parts.push(own.called("status", None));
+    }
     if declared.at("scale").is_object() {
         let scale_kind = Part { group: "autoscaling", version: "v1", kind: "Scale", type_id: scale };
         parts.push(scale_kind.called("scale", Some(scale_paths(declared.at("scale")))));
-    }
-    if declared.at("status").is_object() {
-        parts.push(own.called("status", None));
     }
     parts
 }
@@ -264,8 +264,8 @@ mod tests {
         assert_eq!((found.short_names, found.categories), (vec!["ct".to_owned()], vec!["all".to_owned()]));
         assert_eq!(found.verbs[0], "delete");
         let parts: Vec<&str> = found.subresources.iter().map(|part| part.name.as_str()).collect();
-        assert_eq!(parts, ["scale", "status"]);
-        let scale = found.subresources[0].scale.as_ref().unwrap();
+        assert_eq!(parts, ["status", "scale"]);
+        let scale = found.subresources[1].scale.as_ref().unwrap();
         assert_eq!(scale.spec_replicas, ["spec", "size", "replicas"]);
         assert!(scale.selector.is_empty());
         assert_eq!(found.rules.status_resets, ["metadata", "more"]);
