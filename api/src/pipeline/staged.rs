@@ -95,9 +95,7 @@ pub(crate) async fn convert_all(
         let converted = waited(begin(resource, staged, batch), budget).await?;
         // What a stopped request has converted is not whole.
         budget.check()?;
-        assert!(converted.len() == places.len(), "a conversion that was not stopped has every object");
         for (at, shown) in places.into_iter().zip(converted) {
-            assert!(is_shown(staged, &shown), "an object behind the stage is of the request's form");
             objects[at] = shown;
         }
     }
