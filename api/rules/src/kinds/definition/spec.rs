@@ -17,6 +17,10 @@ use crate::validate::names::{check_name, dns1123_subdomain};
 use crate::validate::tree::{Tree, is_empty, shown_items};
 use crate::validate::{Distinct, FieldError, FieldErrors, Path};
 
+/// Versions of a definition. The reference has no bound; each version that is served converts to each other, and public definitions have
+/// seven at most.
+const VERSIONS_MAX: usize = 100;
+
 const SCOPES: [&str; 2] = ["Cluster", "Namespaced"];
 
 /// Rules for a definition but for its metadata. `old`: the stored one.
@@ -66,6 +70,10 @@ fn validate(
     let path = Path::new("spec");
     let mut errors = validate_group_and_scope(spec, &path);
     let versions = spec.items("versions");
+    if versions.len() > VERSIONS_MAX {
+        errors.push(FieldError::too_many(path.child("versions"), versions.len(), VERSIONS_MAX));
+        return errors;
+    }
     let extensions = Extensions::of(brand);
     let mut judge = Judge::new(&extensions, spec, requirements);
     errors.extend(validate_presence_of_schemas(spec, versions, &path.child("versions"), requirements));
