@@ -117,6 +117,7 @@ impl<S: Store> Ending<'_, S> {
     fn overlaps_built_in(&self, definition: &Value) -> bool {
         let (served, spec) = (self.client.registry(), definition.at("spec"));
         let plural = spec.at("names").text("plural");
+        // few: a definition has a bounded number of versions.
         spec.items("versions").iter().any(|version| {
             let found = served.find(spec.text("group"), version.text("name"), plural);
             found.is_some_and(|resource| resource.record.is_none())
