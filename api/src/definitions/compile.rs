@@ -28,6 +28,9 @@ pub(super) fn compiled(
         schema: version.at("schema").at("openAPIV3Schema"),
         preserve_unknown_fields: spec.flag("preserveUnknownFields"),
     };
+    if !version.is_object() {
+        return preserving(&input, base);
+    }
     compile(&input, base).unwrap_or_else(|error| {
         let (group, version) = (input.group, input.version);
         tracing::error!(%error, group, version, "a stored schema cannot be compiled: its objects are not checked");

@@ -14,8 +14,8 @@ use orch_raft::object::SharedObject;
 use orch_raft::{Change, Revision, State, WrittenAs};
 use orch_rules::kinds::defined::described::{Types, deprecation, resource_type};
 use orch_rules::validate::tree::Tree;
-use orch_schema::Schema;
 use orch_schema::value::Value;
+use orch_schema::{ResourceType, Schema};
 
 use super::converter;
 use super::outline::Outline;
@@ -249,8 +249,10 @@ impl Maker<'_> {
         let made = &versions[version.text("name")];
         let scale = self.base.find_type("autoscaling.v1.Scale").expect("it is a built-in type");
         let types = Types { object: VersionTables::root(self.base), scale };
+        // Its name in paths and in the store is the definition's, whatever somebody wrote into the status.
+        let plural = self.outline.plural().to_owned();
         DeclaredVersion {
-            definition: resource_type(&self.outline.0, version, types),
+            definition: ResourceType { plural, ..resource_type(&self.outline.0, version, types) },
             schema: made.tables.tables(),
             since: made.since,
             deprecation: deprecation(&self.outline.0, version),

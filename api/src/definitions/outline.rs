@@ -12,6 +12,9 @@ use serde::de::IgnoredAny;
 
 use crate::registry::Stage;
 
+/// Versions of a definition that are served: each holds its way to each of the others.
+const VERSIONS_MAX: usize = 100;
+
 /// A definition without schemas, in its own form: of each version's schema the names of the properties at the root are left.
 pub(super) struct Outline(pub(super) Value);
 
@@ -134,9 +137,9 @@ impl Outline {
         self.0.at("spec").text("group")
     }
 
-    /// The versions that are served.
+    /// The versions that are served, of a hostile definition the first ones.
     pub(super) fn served(&self) -> impl Iterator<Item = &Value> {
-        self.versions().filter(|version| version.flag("served"))
+        self.versions().filter(|version| version.flag("served")).take(VERSIONS_MAX)
     }
 
     /// The version in which objects are stored.
@@ -172,6 +175,15 @@ mod tests {
         assert_eq!(with(conditions("False", "True"), false), Some(Stage::Established));
         assert_eq!(with(conditions("True", "True"), true), Some(Stage::Terminating));
         assert_eq!(with(json!([]), true), None);
+    }
+
+    #[test]
+    fn of_a_hostile_definition_the_first_versions_are_served() {
+        let versions: Vec<Value> =
+            (0..10_000).map(|number| json!({"name": format!("v{number}"), "served": true})).collect();
+        let definition = json!({"spec": {"group": "g", "names": {}, "scope": "", "versions": versions}});
+        let outline = Outline::of(definition.to_string().as_bytes()).unwrap();
+        assert_eq!(outline.served().count(), VERSIONS_MAX);
     }
 
     #[test]

@@ -247,7 +247,7 @@ impl<S: Store> Pipeline<S> {
                 }
             }
             let put = self.put(request.resource, draft.key.clone(), stored.as_mut().unwrap_or(&mut value))?;
-            if additions.extent() == once {
+            if additions.extent() == once && !declares(request.resource) {
                 // No plugin reserves again: the object's tree, many times its bytes, is freed before the quorum is waited for.
                 (value, stored) = (Value::Null, None);
             }

@@ -46,7 +46,11 @@ pub(super) fn check_may_be_created(resource: &Resource, name: &str) -> Result<()
 impl<S: Store> Pipeline<S> {
     /// Adds the record of the new definition under `key` to its transaction.
     pub(super) fn record_new(&self, key: &Key, additions: &mut Additions) -> Result<(), ApiError> {
-        additions.operate(Operation::Put(first(record_of(key)?)));
+        let record = record_of(key)?;
+        // Refused where this member believed wrongly that nothing is left of an earlier definition; tried again then.
+        additions.begin_endpoint();
+        additions.require(Condition::Absent(record.clone()));
+        additions.operate(Operation::Put(first(record)));
         Ok(())
     }
 
@@ -97,14 +101,15 @@ impl<S: Store> Pipeline<S> {
     pub(crate) async fn remove_leftovers(&self, key: &Key) -> Result<(), ApiError> {
         let record = record_of(key)?;
         let storage = storage_of_definition(key.name());
+        // An older state may show nothing of what is left.
+        let mut state = self.most_recent().await?;
         loop {
-            let state = self.store.state();
             let collection = state.collection(&storage);
             let left = collection.range_from("").take(BATCH_MAX);
             let doomed: Vec<(Arc<str>, Revision)> =
                 left.map(|(path, object)| (path.clone(), object.revision)).collect();
             let is_defined = state.object(&record).is_some();
-            drop((state, collection));
+            drop(collection);
             if doomed.is_empty() || is_defined {
                 return Ok(());
             }
@@ -113,6 +118,8 @@ impl<S: Store> Pipeline<S> {
             while let Some(removed) = removals.next().await {
                 removed?;
             }
+            drop(removals);
+            state = self.store.state();
         }
     }
 

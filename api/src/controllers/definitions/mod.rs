@@ -166,6 +166,13 @@ impl Derived for Work {
             }
             self.queue.add(name, Duration::ZERO);
         }
+        // What an earlier leader has left of kinds that are gone.
+        for (storage, _) in state.collections().filter(|(_, collection)| !collection.is_empty()) {
+            let Some(name) = storage.strip_suffix('.') else { continue };
+            if !self.known.contains_key(name) {
+                self.queue.add(&name.into(), Duration::ZERO);
+            }
+        }
     }
 }
 

@@ -59,6 +59,8 @@ struct Ending<'a, S> {
 impl<S: Store> Ending<'_, S> {
     async fn pass(&self, had_time: bool) -> Result<Progress, ApiError> {
         let state = self.client.most_recent().await?;
+        // What is served is no older than this state: a new leader may not have read its definitions yet.
+        self.client.follow_definitions().await;
         let Some((object, definition)) = self.definition(&state) else { return Ok(Progress::Settled) };
         let finalizer = self.finalizer();
         let finalizers = definition.at("metadata").items("finalizers");
@@ -76,8 +78,13 @@ impl<S: Store> Ending<'_, S> {
             return self.release(&object, &definition, Termination::Completed).await;
         }
         let Some(kind) = self.client.stored_resource(&self.storage) else {
-            // Nothing deletes them in the order that clients know; they are removed when the definition is gone.
-            return self.release(&object, &definition, Termination::OverlapsBuiltIn).await;
+            if self.overlaps_built_in(&definition) {
+                return self.release(&object, &definition, Termination::OverlapsBuiltIn).await;
+            }
+            // Their finalizers count, and nobody can reach them: somebody has changed the conditions.
+            let why = "they are not served".to_owned();
+            self.tell(&object, &definition, Termination::Remaining(why)).await?;
+            return Ok(Progress::After(HELD_MAX));
         };
         if self.reason(&definition) == "InstanceDeletionPending" {
             self.tell(&object, &definition, Termination::InProgress).await?;
@@ -104,6 +111,17 @@ impl<S: Store> Ending<'_, S> {
         let object = state.collection(DEFINITIONS).get(self.name).cloned()?;
         let definition = serde_json::from_slice(&object.json).ok()?;
         Some((object, definition))
+    }
+
+    /// Whether a built-in resource has a path of the kind.
+    fn overlaps_built_in(&self, definition: &Value) -> bool {
+        let (served, spec) = (self.client.registry(), definition.at("spec"));
+        let plural = spec.at("names").text("plural");
+        // few: a definition has a bounded number of versions.
+        spec.items("versions").iter().any(|version| {
+            let found = served.find(spec.text("group"), version.text("name"), plural);
+            found.is_some_and(|resource| resource.record.is_none())
+        })
     }
 
     fn finalizer(&self) -> Value {

@@ -72,6 +72,8 @@ const IGNORED: [&str; 1] = ["events"];
 /// Collects garbage. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
     let store = client.store();
+    client.newest().await?;
+    client.follow_definitions().await;
     let served = client.follow();
     let storages = storages(served.seen());
     let places = Semaphore::new(CONCURRENT_WRITES_MAX);
@@ -96,12 +98,14 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
             if due.is_empty() {
                 break;
             }
-            // An object absent in this state is gone for good.
-            let applied = client.newest().await?;
-            // Where kinds have gone and come, owners are looked up in those of this state.
+            // An object absent in a state from here on is gone for good.
+            client.newest().await?;
+            // Where kinds have come or gone, the graph has their objects before anything is decided.
             client.follow_definitions().await;
+            follow(&mut turns, &mut follower, store);
+            let (applied, registry) = (Applied::of(store), turns.served());
             let watched = follower.advance(&applied);
-            for decided in decide_all(client, &applied.state, watched, due) {
+            for decided in decide_all(client, &applied.state, &registry, watched, due) {
                 writes_under_way += decided.actions.len();
                 turns.start(carry_out(client, &places, decided));
             }
@@ -157,10 +161,10 @@ struct Ended {
 fn decide_all<S: Store>(
     client: &Client<S>,
     state: &State,
+    registry: &Registry,
     watched: &mut Watched,
     due: Vec<ObjectRef>,
 ) -> Vec<Decided> {
-    let registry = client.registry();
     let (mut all, mut writes) = (Vec::new(), 0);
     for cause in due {
         let queue = &mut watched.queue;
@@ -168,7 +172,7 @@ fn decide_all<S: Store>(
             queue.put_back(&cause, Duration::ZERO);
             continue;
         }
-        let view = View { state, graph: &watched.graph, registry: &registry };
+        let view = View { state, graph: &watched.graph, registry };
         match view.decide(&cause) {
             Ok(Decision { actions, look, misplaced, unserved }) => {
                 if unserved {

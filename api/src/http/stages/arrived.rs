@@ -86,7 +86,8 @@ impl<S: Store> Api<S> {
         let registry = &arrived.served.registry;
         match path.found(registry, &store.state()) {
             Found::Served => return,
-            Found::Perhaps if definitions.is_current(&Applied::of(store)) => return,
+            // Another request may have brought it up since this one arrived.
+            Found::Perhaps if definitions.is_current(&Applied::of(store)) => {}
             Found::Perhaps => definitions.catch_up(store, served).await,
             Found::Nothing => {
                 definitions.catch_up(store, served).await;
