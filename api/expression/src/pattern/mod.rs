@@ -49,9 +49,10 @@ impl PatternLimits {
     pub const STANDING: PatternLimits =
         PatternLimits { text_bytes: 1024, automaton_bytes: 256 << 10, steps: 200_000 };
     /// For patterns that stand in the schema of a definition, compiled when it is written and when a value first needs them. The
-    /// longest public one has 1119 bytes. The steps are a twentieth of a second.
+    /// longest public one has 1119 bytes, and the largest repeats all letters and signs of Unicode 62 times. The steps are a fifth of a
+    /// second.
     pub const SCHEMA: PatternLimits =
-        PatternLimits { text_bytes: 4 << 10, automaton_bytes: 512 << 10, steps: 500_000 };
+        PatternLimits { text_bytes: 4 << 10, automaton_bytes: 4 << 20, steps: 2_000_000 };
     /// For patterns that stand in the operator's configuration, compiled when it is read: eight to ten times as much. The
     /// text may be as long as an expression of a configuration. The steps are a fifth of a second.
     pub const CONFIGURED: PatternLimits =

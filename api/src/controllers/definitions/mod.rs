@@ -272,7 +272,7 @@ fn plan(
 
 /// What is wrong with the structure of the schemas of a definition, which only one of an earlier time can have. It is looked for when
 /// a definition comes into force, and as long as it is told: schemas are many times the rest.
-fn violations(brand: &Brand, object: &SharedObject, outline: &Value) -> Option<String> {
+fn violations(brand: &'static Brand, object: &SharedObject, outline: &Value) -> Option<String> {
     let is_told = ConditionType::NonStructuralSchema.find(outline).is_some();
     if ConditionType::Established.is_true(outline) && !is_told {
         return None;

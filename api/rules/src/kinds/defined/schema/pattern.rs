@@ -17,7 +17,7 @@ use crate::expression::{Allowance, Pattern, PatternError, PatternLimits};
 /// Bytes of compiled patterns in each of two generations. The 502 patterns of the corpus hold some 4 MB.
 const GENERATION_BYTES_MAX: usize = 4 << 20;
 /// Steps of compiling one pattern: more than any of [`PatternLimits::SCHEMA`] takes.
-const COMPILE_STEPS: u64 = 2_000_000;
+const COMPILE_STEPS: u64 = 4_000_000;
 /// Steps of a request's budget for each step of matching.
 const REQUEST_STEPS_PER_STEP: u64 = 3;
 
@@ -96,7 +96,7 @@ mod tests {
         let bytes = |map: &HashMap<SmolStr, Entry>| -> usize {
             map.values().flatten().map(|compiled| compiled.bytes()).sum()
         };
-        let last = 512 << 10;
+        let last = 4 << 20;
         assert!(bytes(&kept.young) + bytes(&kept.old) <= 2 * (GENERATION_BYTES_MAX + last));
         drop(kept);
         assert!(matches(&SmolStr::new("("), "").is_err());

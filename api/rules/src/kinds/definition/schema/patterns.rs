@@ -7,8 +7,8 @@ use std::collections::HashMap;
 
 use crate::expression::{Allowance, Pattern, PatternError, PatternLimits};
 
-/// Steps of compiling the patterns of a definition: a tenth of a second on one core, and twice what one pattern may take.
-const STEPS_MAX: u64 = 1_000_000;
+/// Steps of compiling the patterns of a definition: four tenths of a second on one core, and twice what one pattern may take.
+const STEPS_MAX: u64 = 4_000_000;
 
 /// The patterns of a definition that were compiled so far, with their faults.
 #[derive(Debug)]
