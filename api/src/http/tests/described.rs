@@ -337,7 +337,9 @@ fn deletions_are_answered_as_they_are_described() {
             );
             let answered = server.send(Method::DELETE, &path, &[], Body::empty()).await;
             assert_eq!(answered.code, 200, "{path}: {}", answered.text);
-            assert_eq!(answered.json()["kind"], described, "{path}");
+            // The first deletion of a definition marks it, and answers with it, as the reference does beside the same description.
+            let told = if resource.kind == "CustomResourceDefinition" { &resource.kind } else { described };
+            assert_eq!(answered.json()["kind"], told, "{path}");
             if described != "Status" {
                 objects.insert(resource.kind.clone());
             }

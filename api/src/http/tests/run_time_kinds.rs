@@ -286,10 +286,11 @@ async fn a_slow_write_stores_nothing_of_a_kind_that_was_deleted_or_changed_meanw
     let mut colored = widget("c", json!([]));
     colored["spec"]["color"] = json!("red");
     assert_eq!(platform.server.create(WIDGETS, colored).await["spec"]["color"], "red");
+    slow.answer(1);
+    assert_eq!(platform.server.delete(&format!("{WIDGETS}/c")).await.code, StatusCode::OK);
     // A kind that is defined again under its name is another one.
     let answered = overtaken(&platform, &slow, async {
         assert_eq!(platform.server.delete(CRD).await.code, StatusCode::OK);
-        slow.answer(1);
         platform.until_gone(CRD).await;
         platform.define().await;
     })

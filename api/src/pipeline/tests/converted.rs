@@ -21,7 +21,13 @@ fn serve(server: &Server, converter: &Renaming, stored: &str, since: u64) {
 }
 
 fn widget(name: &str, data: Value) -> Value {
-    json!({"metadata": {"name": name}, "data": data})
+    json!({"apiVersion": "stable.example.com/v1", "kind": "Widget", "metadata": {"name": name}, "data": data})
+}
+
+/// A widget in the form of another version.
+fn beta(mut widget: Value) -> Value {
+    widget["apiVersion"] = json!("stable.example.com/v1beta1");
+    widget
 }
 
 fn stored(server: &Server, name: &str) -> SharedObject {
@@ -38,7 +44,7 @@ fn form(version: &str, definition: u64) -> Option<Arc<WrittenAs>> {
 async fn each_version_shows_and_takes_its_own_form() {
     let converter = Renaming::ready();
     let server = server(&converter, "v1", 7).await;
-    let created = server.post(V1BETA1, widget("a", json!({"colour": "red"}))).await.object();
+    let created = server.post(V1BETA1, beta(widget("a", json!({"colour": "red"})))).await.object();
     assert_eq!(
         (&created["data"], &created["metadata"]["generation"]),
         (&json!({"colour": "red"}), &json!(1))
@@ -59,6 +65,7 @@ async fn each_version_shows_and_takes_its_own_form() {
     let mut whole = server.get(&format!("{V1}/a")).await.object();
     assert_eq!(whole["data"], json!({"color": "blue", "size": "9"}));
     whole["data"]["color"] = json!("green");
+    (whole["apiVersion"], whole["kind"]) = (json!("stable.example.com/v1"), json!("Widget"));
     assert_eq!(server.put(&format!("{V1}/a"), whole).await.object()["metadata"]["generation"], 3);
     let dry = server.merge(&format!("{V1BETA1}/a?dryRun=All"), json!({"data": {"colour": "none"}})).await;
     assert_eq!(dry.object()["data"]["colour"], "none");
@@ -146,7 +153,7 @@ async fn a_failure_is_the_answer_to_every_verb_and_nothing_is_changed() {
     for reply in [
         server.get(&format!("{V1BETA1}/a")).await,
         server.get(V1BETA1).await,
-        server.post(V1BETA1, widget("b", json!({}))).await,
+        server.post(V1BETA1, beta(widget("b", json!({})))).await,
         server.merge(&format!("{V1BETA1}/a"), json!({"data": {"x": "y"}})).await,
         server.delete(V1BETA1, json!(null)).await,
     ] {

@@ -45,6 +45,10 @@ fn fleets(registry: &Registry) -> DeclaredKind {
     for part in definition.subresources.iter_mut().filter(|part| part.name == "status") {
         (part.group, part.kind) = (definition.group.clone(), definition.kind.clone());
     }
+    // The selector of deployments is no text.
+    for paths in definition.subresources.iter_mut().filter_map(|part| part.scale.as_mut()) {
+        paths.selector.clear();
+    }
     let selectable = |name: &str| Selectable {
         name: name.to_owned(),
         withheld: false,
@@ -82,7 +86,7 @@ async fn server() -> Server {
 }
 
 fn fleet(name: &str, spec: Value) -> Value {
-    json!({"metadata": {"name": name}, "spec": spec})
+    json!({"apiVersion": "stable.example.com/v1", "kind": "Fleet", "metadata": {"name": name}, "spec": spec})
 }
 
 #[tokio::test]
