@@ -38,7 +38,7 @@ pub use self::cost::{Estimate, Range, Sizes};
 pub use self::error::{CompileError, EvaluationError};
 pub use self::evaluate::{Budget, Limits};
 pub use self::parse::{NESTING_MAX, Parsed, parse};
-pub use self::pattern::{Pattern, PatternError, PatternLimits};
+pub use self::pattern::{Pattern, PatternError, PatternLimits, letters_and_signs};
 pub use self::program::{Ast, Program};
 pub use self::scope::{Libraries, ObjectTable, Objects, Scope};
 pub use self::types::Type;

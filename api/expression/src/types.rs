@@ -101,7 +101,7 @@ impl Type {
                     let (key, value) = inner.split_once(',').expect("a map has two parameters");
                     Type::map(Type::declared(key), Type::declared(value))
                 }
-                other => unreachable!("no declaration has the type {other}"),
+                _ => unreachable!("no declaration has another type with parameters"),
             };
         }
         match text {
@@ -122,7 +122,7 @@ impl Type {
             parameter => {
                 let mut letters = parameter.chars();
                 let letter = letters.next().filter(char::is_ascii_uppercase);
-                assert!(letters.next().is_none(), "no declaration has the type {parameter}");
+                assert!(letters.next().is_none(), "no declaration has another type");
                 Type::Param(letter.expect("a parameter is a capital letter"))
             }
         }

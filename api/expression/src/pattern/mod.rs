@@ -9,6 +9,7 @@
 //! Invariant: a pattern's steps are charged before each stage of compiling it, and a pattern that would take more than
 //! [`PatternLimits::steps`] is not compiled.
 
+mod letters;
 mod price;
 mod re2;
 mod syntax;
@@ -22,6 +23,8 @@ use regex_automata::nfa::thompson::{self, WhichCaptures};
 use regex_syntax::hir::translate::Translator;
 
 use crate::allowance::{Allowance, Charge, Exhausted};
+
+pub use self::letters::letters_and_signs;
 
 /// Bytes of an automaton that are looked at in one step, for each byte of the text: each state has some thirty and takes
 /// up to twenty nanoseconds.

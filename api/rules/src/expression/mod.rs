@@ -10,7 +10,7 @@ mod value;
 
 pub use orch_expression::{
     Allowance, Charge, DeviceBounds, Exhausted, ObjectTable, Pattern, PatternError, PatternLimits, Scope,
-    Type,
+    Type, letters_and_signs,
 };
 use orch_expression::{Ast, Budget, Limits, Program, Val};
 

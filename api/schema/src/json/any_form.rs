@@ -104,6 +104,7 @@ impl<'s> Decoder<'s, '_> {
         }
         self.depth -= 1;
         if has_absent {
+            // once: one pass for an object that has a null.
             map.retain(|_, value| !value.is_null());
         }
         Ok(Value::Object(map))

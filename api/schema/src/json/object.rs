@@ -66,6 +66,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
         }
         self.depth -= 1;
         if has_absent {
+            // once: one pass for an object that has a null.
             map.retain(|name, value| !value.is_null() || ty.field(name).is_none_or(|field| field.nullable));
         }
         for at in ty.always_written().filter(|&at| !set.has(at)) {

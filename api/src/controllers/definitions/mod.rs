@@ -124,6 +124,7 @@ impl Work {
         let group = self.known.get(name).map(|known| known.group.clone()).unwrap_or_default();
         self.forget_refusal(name, &group);
         self.release_names(name);
+        // once: for each definition that has gone.
         let is_alone = !self.known.values().any(|known| known.group == group);
         if is_alone {
             self.groups.remove(&group);
@@ -226,6 +227,7 @@ pub(super) async fn run<S: Store>(
         let Round { due, .. } = rounds.next(ended).await;
         let surroundings = Surroundings {
             brand: client.registry().brand,
+            // date: written into conditions.
             now: client.now(),
             several_members: members.is_some_and(|members| members.names().len() > 1),
             violations: None,

@@ -66,6 +66,7 @@ impl<S: Store> Ending<'_, S> {
         let finalizers = definition.at("metadata").items("finalizers");
         // few: those of one definition.
         if !definition.at("metadata").has("deletionTimestamp")
+            // few: those of one definition.
             || !finalizers.iter().any(|of| *of == finalizer)
         {
             return Ok(Progress::Settled);
@@ -140,6 +141,7 @@ impl<S: Store> Ending<'_, S> {
             let place = Place { resource: kind, path: &path };
             self.client.delete(place, &uid, None, Propagation::Background).await
         });
+        // once: one pass over the results.
         results.await.into_iter().filter_map(Result::err).find(|error| !is_overtaken(error))
     }
 

@@ -36,6 +36,7 @@ pub fn served_versions(definition: &Value) -> impl Iterator<Item = &Value> {
 
 /// The version of `definition` in which objects are stored.
 pub fn storage_version(definition: &Value) -> Option<&Value> {
+    // once: the versions of one definition.
     definition.at("spec").items("versions").iter().find(|version| version.flag("storage"))
 }
 

@@ -242,6 +242,7 @@ fn list(node: &Node, items: &[Value], place: Place<'_>, old: Option<&Value>) -> 
             outcome.push(Failure::too_many(place, count, max, "items"));
         }
         let mut met = Distinct::new();
+        // once: each item is looked up by its hash.
         if rules.has_unique_items && items.iter().any(|item| met.is_repeated(item)) {
             outcome.push(Failure::invalid(place, "\"\"".to_owned(), "shouldn't contain duplicates"));
         }

@@ -197,7 +197,9 @@ impl Compiler {
         let embedded = source.is_embedded();
         let below =
             || properties.iter().map(|(_, node)| node).chain(items.as_deref()).chain(values.as_deref());
+        // once: the nodes below this one.
         let has_unique = unique != Unique::Nothing || below().any(|node| node.has_unique);
+        // once: the nodes below this one.
         let has_embedded = embedded || below().any(|node| node.has_embedded);
         let format = Format::of(source.at("format").as_str().unwrap_or_default(), types);
         let rules = self.rules(source, format)?;

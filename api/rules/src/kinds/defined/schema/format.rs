@@ -223,6 +223,7 @@ fn is_isbn13(text: &str) -> bool {
 fn is_card(text: &str) -> bool {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_digit).collect();
     let number = String::from_utf8_lossy(&digits);
+    // few: the beginnings of one format.
     let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| number.starts_with(beginning));
     let is_issued = match digits.len() {
         13 => begins(&["4"]),
@@ -345,12 +346,15 @@ fn is_duration(text: &str) -> bool {
     }
     let mut is_found = false;
     let mut rest = text;
+    // once: each part of the text is passed once.
     while let Some(at) = rest.find(|char: char| char.is_ascii_digit()) {
         let digits_end =
+            // once: as above.
             rest[at..].find(|char: char| !char.is_ascii_digit()).map_or(rest.len(), |end| at + end);
         let number = &rest[at..digits_end];
         let behind = rest[digits_end..].trim_start_matches([' ', '\t', '\n', '\r', '\u{c}']);
         let word_end =
+            // once: as above.
             behind.find(|char: char| !(char.is_ascii_alphabetic() || char == 'µ')).unwrap_or(behind.len());
         let (word, after) = behind.split_at(word_end);
         if word.is_empty() {

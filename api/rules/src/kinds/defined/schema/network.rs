@@ -2,12 +2,11 @@
 //!
 //! Owns what the reference's parsers accept. They read no more of a text than is said here, and resolve nothing.
 
-use std::sync::LazyLock;
-
-use regex_syntax::hir::{Class, HirKind};
+use crate::expression::letters_and_signs;
 
 /// An absolute address of a request, or an absolute path.
 pub(super) fn is_request_uri(text: &str) -> bool {
+    // once: one text.
     if text.is_empty() || text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
         return false;
     }
@@ -49,6 +48,7 @@ fn has_valid_escapes(text: &str) -> bool {
 
 fn is_authority_valid(authority: &str) -> bool {
     let (user, host) = authority.rsplit_once('@').map_or(("", authority), |(user, host)| (user, host));
+    // few: the characters of a name of a user.
     let is_user_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte);
     let (name, port) = match (host.strip_prefix('['), host.rsplit_once(':')) {
         (Some(inner), _) => {
@@ -61,6 +61,7 @@ fn is_authority_valid(authority: &str) -> bool {
     let is_port = port.is_empty()
         || port.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
     let is_host_byte =
+        // few: the characters of a host.
         |byte: u8| byte >= 0x80 || byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]<>\"%".contains(&byte);
     user.bytes().all(is_user_byte) && is_port && name.bytes().all(is_host_byte) && has_valid_escapes(user)
 }
@@ -108,18 +109,8 @@ fn is_dot_atom(text: &str) -> bool {
     text.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_atom))
 }
 
-/// Letters and signs of all scripts.
-static LETTERS_AND_SIGNS: LazyLock<Vec<(char, char)>> = LazyLock::new(|| {
-    let parsed = regex_syntax::parse(r"[\p{S}\p{L}]");
-    let ranges = parsed.as_ref().ok().and_then(|hir| match hir.kind() {
-        HirKind::Class(Class::Unicode(class)) => Some(class.ranges()),
-        _ => None,
-    });
-    ranges.into_iter().flatten().map(|range| (range.start(), range.end())).collect()
-});
-
 fn is_letter_or_sign(char: char) -> bool {
-    let ranges = &*LETTERS_AND_SIGNS;
+    let ranges = letters_and_signs();
     ranges.partition_point(|&(_, end)| end < char) < ranges.len()
         && ranges[ranges.partition_point(|&(_, end)| end < char)].0 <= char
 }
@@ -128,6 +119,7 @@ fn is_letter_or_sign(char: char) -> bool {
 /// character.
 pub(super) fn is_hostname(text: &str) -> bool {
     let is_word = |char: char| char.is_ascii_digit() || is_letter_or_sign(char);
+    // once: one text.
     if text.len() > 255 || text.split('.').any(|label| label.len() > 63) {
         return false;
     }

@@ -96,6 +96,7 @@ impl Range {
     fn fits_bound(self, float: f64) -> bool {
         let is_integer = float.fract() == 0.0;
         match self {
+            // set: a range.
             Range::Int32 => is_integer && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&float),
             Range::Int64 => is_integer && (-INTEGERS_END..INTEGERS_END).contains(&float),
             Range::Float => float.abs() <= f64::from(f32::MAX),
