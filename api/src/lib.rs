@@ -25,6 +25,7 @@ pub mod follow;
 pub mod gate;
 pub mod http;
 pub mod index;
+pub mod making;
 pub mod metrics;
 pub mod negotiate;
 pub mod openapi;
@@ -39,6 +40,7 @@ pub mod signing;
 #[cfg(test)]
 mod stages;
 pub mod status;
+pub mod tables;
 #[cfg(test)]
 mod testing;
 mod waiting;

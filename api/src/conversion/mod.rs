@@ -27,7 +27,7 @@ use orch_raft::WrittenAs;
 use orch_schema::TypeId;
 use orch_schema::value::Value;
 
-use crate::registry::Tables;
+use crate::tables::Tables;
 
 pub use converter::{Batch, Converted, Converter, Converting, Failure, Piece, converted};
 

@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 use super::Stage;
 use super::discovery::{Plain, Summary, order};
 use super::keyed::Keyed;
-use super::making::Making;
 use super::resource::Resource;
 use crate::document::Document;
+use crate::making::Making;
 
 /// A group.
 pub struct Group {

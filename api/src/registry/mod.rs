@@ -17,11 +17,9 @@ pub mod discovery;
 mod group;
 mod handle;
 mod keyed;
-mod making;
 mod published;
 mod record;
 mod resource;
-mod tables;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -33,14 +31,14 @@ use discovery::Roots;
 use group::Groups;
 use keyed::Keyed;
 
+pub use crate::making::{Maker, Making};
+pub use crate::tables::Tables;
 pub use declared::{DeclaredKind, DeclaredVersion, MakeConstraints, storage_of};
 pub use group::{Group, GroupVersion, Kept, OverAll, Section};
 pub use handle::{Changes, Handle};
-pub use making::{Maker, Making};
 pub use published::Published;
 pub use record::{End, Record, Stage};
 pub use resource::{Kind, Resource};
-pub use tables::Tables;
 
 /// All served resources.
 pub struct Registry {

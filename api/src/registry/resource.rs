@@ -15,12 +15,12 @@ use orch_schema::{ResourceType, Schema, Subresource, TypeId};
 
 use super::published::Published;
 use super::record::{End, Record, Stage};
-use super::tables::Tables;
 use crate::authz::review::Review;
 use crate::conversion::{Conversion, ConvertFn, Direct, Staged};
 use crate::error::Subject;
 use crate::fields::{OtherVersion, Way};
 use crate::request::Verb;
+use crate::tables::Tables;
 
 /// One served resource in one version. It shares ownership of its definition and schema, so that a request keeps
 /// working after its registry was replaced and dropped.

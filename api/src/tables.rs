@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use orch_schema::Schema;
 use parking_lot::Mutex;
 
-use super::making::Making;
+use crate::making::Making;
 
 /// The schema of a resource. It dereferences to the schema, which is made where that has not been done.
 #[derive(Clone)]
