@@ -6,13 +6,14 @@
 //!
 //! Invariants: compiling has a price, which is charged before each stage ([`Charge`]); an evaluation ends within its
 //! [`Limits`], in time and memory; the table of functions is the only list of them; reading a member of a document and
-//! comparing it allocates nothing. The reference's rules are in decision 0042.
+//! comparing it allocates nothing. The reference's rules are in decision 0044.
 
 mod allowance;
 mod bound;
 mod check;
 mod compile;
 mod cost;
+pub mod environments;
 mod error;
 mod evaluate;
 mod functions;
@@ -23,6 +24,7 @@ mod parse;
 mod pattern;
 mod program;
 mod reads;
+pub mod schema;
 mod scope;
 #[cfg(test)]
 mod tests;
@@ -37,6 +39,9 @@ pub use self::bound::{DeviceBounds, device_selector_steps};
 pub use self::cost::{Estimate, Range, Sizes};
 pub use self::error::{CompileError, EvaluationError};
 pub use self::evaluate::{Budget, Limits};
+pub use self::library::access_checks::{Check, Decision, Decisions, Question, ResourceTarget, Target};
+pub use self::library::names::NamedFormat;
+pub use self::library::urls::Url;
 pub use self::parse::{NESTING_MAX, Parsed, parse};
 pub use self::pattern::{Pattern, PatternError, PatternLimits};
 pub use self::program::{Ast, Program};

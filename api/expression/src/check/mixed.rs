@@ -6,17 +6,19 @@
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, MapExpr};
 
 use super::Checked;
+use crate::scope::Scope;
 use crate::types::Type;
 
 /// The faults of all literals of `node`, as numbers of nodes and texts. Its types are known.
-pub(super) fn faults(node: &IdedExpr, checked: &Checked) -> Vec<(u64, String)> {
-    let mut walk = Walk { checked, faults: Vec::new() };
+pub(super) fn faults(node: &IdedExpr, checked: &Checked, scope: &Scope) -> Vec<(u64, String)> {
+    let mut walk = Walk { checked, scope, faults: Vec::new() };
     walk.visit(node, false);
     walk.faults
 }
 
 struct Walk<'c> {
     checked: &'c Checked,
+    scope: &'c Scope,
     faults: Vec<(u64, String)>,
 }
 
@@ -37,7 +39,14 @@ impl Walk<'_> {
                 let parts = [&one.iter_range, &one.accu_init, &one.loop_cond, &one.loop_step, &one.result];
                 parts.into_iter().for_each(|part| self.visit(part, false));
             }
-            Expr::Struct(_) | Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
+            Expr::Struct(made) => {
+                for entry in &made.entries {
+                    if let EntryExpr::StructField(field) = &entry.expr {
+                        self.visit(&field.value, false);
+                    }
+                }
+            }
+            Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
         }
     }
 
@@ -84,6 +93,7 @@ impl Walk<'_> {
         if *expected == found {
             return false;
         }
+        let (expected, found) = (self.scope.written(expected), self.scope.written(&found));
         self.faults.push((node.id, format!("expected type '{expected}' but found '{found}'")));
         true
     }
