@@ -157,6 +157,9 @@ pub enum ApiError {
         /// Seconds after which the budget may allow it; 0 where that is not known.
         retry_after_seconds: u32,
     },
+    /// An object cannot be converted between two versions of its kind. The reference's message; a watch ends with it.
+    #[error("{0}")]
+    Unconverted(String),
     /// A request that the reference answers with code 500, a message, and no reason.
     #[error("{0}")]
     Unsupported(String),

@@ -12,6 +12,7 @@ pub mod authn;
 pub mod authz;
 pub mod connect;
 pub mod controllers;
+pub mod conversion;
 mod document;
 pub mod egress;
 pub mod endpoint;
@@ -39,6 +40,7 @@ mod stages;
 pub mod status;
 #[cfg(test)]
 mod testing;
+mod waiting;
 pub mod watch;
 
 pub use orch_rules::expression;

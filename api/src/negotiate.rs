@@ -69,7 +69,7 @@ impl Representation {
     /// Whether the stored bytes of `resource`'s objects are handed out as they are.
     pub fn is_as_stored(&self, resource: &Resource) -> bool {
         let is_plain = self.encoding == Encoding::Json && self.view == View::Whole && !self.pretty;
-        is_plain && resource.conversion.is_none()
+        is_plain && resource.direct().is_none()
     }
 }
 

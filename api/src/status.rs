@@ -185,7 +185,7 @@ impl Status {
             ApiError::DisruptionBudget { cause, retry_after_seconds } => {
                 disruption_budget(cause, *retry_after_seconds)
             }
-            ApiError::Unsupported(message) => plain(500, "", message),
+            ApiError::Unsupported(message) | ApiError::Unconverted(message) => plain(500, "", message),
             // Clients know this message of etcd. It has no reason, as in the reference.
             ApiError::ObjectTooLarge(_) => plain(500, "", "etcdserver: request is too large"),
             // Without `Retry-After`: only freed space or a higher quota helps.

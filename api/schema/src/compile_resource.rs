@@ -141,6 +141,7 @@ pub fn default_columns(brand: &Brand) -> [Column; 2] {
         format: format.into(),
         description: described(description, brand),
         priority: 0,
+        path: String::new(),
     };
     [column("Name", "string", "name", "{name}"), column("Created At", "date", "", "{age}")]
 }
@@ -152,6 +153,7 @@ fn column(options: &options::Column, brand: &Brand) -> Column {
         format: options.format().into(),
         description: described(options.description(), brand),
         priority: options.priority(),
+        path: String::new(),
     }
 }
 

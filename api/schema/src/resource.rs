@@ -141,7 +141,7 @@ pub struct ScalePaths {
 pub struct Column {
     /// Heading.
     pub name: String,
-    /// `string`, `integer` or `date`.
+    /// `string`, `integer`, `number`, `boolean` or `date`.
     pub kind: String,
     /// `name` or empty.
     pub format: String,
@@ -149,6 +149,8 @@ pub struct Column {
     pub description: String,
     /// 0 is shown, 1 only in a wide table.
     pub priority: i32,
+    /// JSONPath of the cell in the object; empty where the kind's strategy makes the cell.
+    pub path: String,
 }
 
 impl ResourceType {

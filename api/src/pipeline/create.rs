@@ -19,6 +19,7 @@ use super::allotment::Transfer;
 use super::modify::{ATTEMPTS_MAX, changing_too_fast, dependency_changed};
 use super::new_object::{Origin, clear_system_fields, is_name_to_be_drawn, known_name};
 use super::options::Options;
+use super::staged::tree_for_store;
 use super::stored::without_revision;
 use super::update::check_name;
 use super::{Pipeline, Request, WriteOutcome, Written, owners};
@@ -205,7 +206,8 @@ impl<S: Store> Pipeline<S> {
         self.validate(&attributes, Some(&value), &mut view, &mut additions).await?;
         let draft = Draft { request, attributes, key, is_generated };
         let created = self.create_validated(draft, value, additions).await?;
-        Ok(created.map(|(json, stored)| Written { json, stored, outcome: WriteOutcome::Created }))
+        let written_as = resource.staged().map(|staged| staged.stored.clone());
+        Ok(created.map(|(json, stored)| Written { json, stored, written_as, outcome: WriteOutcome::Created }))
     }
 
     /// The reserving phase and the proposal; both again in another view if an object that a plugin had read there has
@@ -222,6 +224,8 @@ impl<S: Store> Pipeline<S> {
         // The plugins before may have waited: what they saw is old.
         let mut view = View::of(&self.store);
         let holdings = self.allots(*request).then(|| Holdings::of(&value));
+        // Once: it may ask another server.
+        let mut stored = tree_for_store(request.resource, &value, request.budget).await?;
         for _ in 0..ATTEMPTS_MAX {
             if let Err(refused) = self.admission.reserve(attributes, Some(&value), &view, &mut additions) {
                 additions.truncate(once);
@@ -239,10 +243,10 @@ impl<S: Store> Pipeline<S> {
                     continue;
                 }
             }
-            let put = self.put(request.resource, draft.key.clone(), &mut value)?;
+            let put = self.put(request.resource, draft.key.clone(), stored.as_mut().unwrap_or(&mut value))?;
             if additions.extent() == once {
                 // No plugin reserves again: the object's tree, many times its bytes, is freed before the quorum is waited for.
-                value = Value::Null;
+                (value, stored) = (Value::Null, None);
             }
             if let Some(after) = &holdings {
                 let transfer = Transfer { before: Holdings::default(), after: after.clone() };

@@ -41,6 +41,7 @@ mod point;
 mod propose;
 mod review;
 mod scale;
+pub(crate) mod staged;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -215,8 +216,15 @@ impl<S: Store> Pipeline<S> {
         self.served.load()
     }
 
-    /// Runs a request of any verb but watch.
+    /// Runs a request of any verb but watch. The objects of the answer are of the request's version, or of the stored form of
+    /// a built-in kind, which the renderer converts.
     pub async fn run(&self, request: Request<'_>) -> Result<Answer, ApiError> {
+        let answer = self.run_in_state(request).await?;
+        staged::shown(request.resource, answer, request.budget).await
+    }
+
+    /// The same before the conversion stage.
+    async fn run_in_state(&self, request: Request<'_>) -> Result<Answer, ApiError> {
         self.store.may_serve()?;
         if let (Verb::Create, Some(review)) = (request.verb, request.resource.review) {
             return Box::pin(self.review(request, review)).await.map(Answer::Written);
@@ -257,8 +265,8 @@ impl<S: Store> Pipeline<S> {
         let (declared, namespaced) = (&request.resource.rules.selectable, request.resource.namespaced);
         let fields = SelectableFields { declared, namespaced };
         let text = request.query.text("fieldSelector");
-        let fields = match request.resource.conversion {
-            Some(conversion) => FieldSelector::parse_renamed(text, fields, conversion.stored_field),
+        let fields = match request.resource.direct() {
+            Some(direct) => FieldSelector::parse_renamed(text, fields, direct.stored_field),
             None => FieldSelector::parse(text, fields),
         };
         let fields = fields.map_err(|error| ApiError::BadRequest(error.to_string()))?;

@@ -83,8 +83,8 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Judged, Rejected> {
         let resource = request.resource;
         let Current { value: stored, view, .. } = current;
-        // Without conversion the request's version is the stored form, and the object is held once.
-        let converted = resource.conversion.map(|_| resource.to_version(stored.clone()));
+        // Without a direct conversion the request's version is the form of the rules, and the object is held once.
+        let converted = resource.direct().map(|_| resource.to_version(stored.clone()));
         let old = converted.as_ref().unwrap_or(&stored);
         request.exchange.warn(owners::deduplicate(&mut new, true));
         check_version(request, old, &mut new)?;
@@ -99,7 +99,7 @@ impl<S: Store> Pipeline<S> {
         }
         request.budget.check()?;
         drop(converted);
-        let (old, mut new) = (stored, resource.to_stored(new));
+        let (old, mut new) = (stored, resource.to_rules(new));
         let mut additions = Additions::default();
         let attributes = Attributes {
             old: Some(&old),
@@ -128,7 +128,7 @@ impl<S: Store> Pipeline<S> {
             let after = if is_removal { Holdings::default() } else { Holdings::of(&new) };
             Transfer { before: Holdings::of(&old), after }
         });
-        let put = self.put(request.resource, request.key()?, &mut new)?;
+        let put = self.put_converted(request, request.key()?, &mut new).await?;
         let write = if is_removal { Write::Free(put) } else { Write::Put(put) };
         Ok(Judged::new(write, old, Some(new), additions).with_transfer(transfer))
     }
@@ -185,7 +185,7 @@ impl<S: Store> Pipeline<S> {
 fn judged_against(resource: &Resource, context: &Context<'_>, old: &Value, new: &mut Value) -> Option<Value> {
     // Objects of a version that is converted are of another type by now.
     let (schema, strategy) = (&resource.schema, &*resource.strategy);
-    let is_stored_form = resource.conversion.is_none();
+    let is_stored_form = resource.direct().is_none();
     is_stored_form
         .then(|| alike::judged_against(schema, resource.type_id, strategy, context, old, new))
         .flatten()

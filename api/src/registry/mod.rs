@@ -12,6 +12,7 @@
 //! Invariant: each way to a resource is a look-up by a keyed hash: clients choose the names. No request walks all resources.
 //! Invariant: built-in resources and those that are added while a node runs come in by the same way, `Registry::with`.
 
+mod declared;
 pub mod discovery;
 mod group;
 mod handle;
@@ -29,10 +30,11 @@ use discovery::Roots;
 use group::Groups;
 use keyed::Keyed;
 
+pub use declared::{DeclaredKind, DeclaredVersion};
 pub use group::{Group, GroupVersion, Kept, OverAll, Section};
 pub use handle::{Changes, Handle};
 pub use record::{End, Record};
-pub use resource::{Conversion, Kind, Resource};
+pub use resource::{Kind, Resource};
 pub use tables::Tables;
 
 /// All served resources.
@@ -86,7 +88,7 @@ impl Registry {
         let kinds = Keyed::of(count, |position| Some(at(position).kind_path()));
         let stored = Keyed::of(count, |position| {
             let resource = at(position);
-            resource.conversion.is_none().then_some(&*resource.storage)
+            resource.stands_for_stored().then_some(&*resource.storage)
         });
         let groups = Groups::of(&resources, brand, before);
         let openapi = Default::default();
@@ -150,11 +152,11 @@ impl Registry {
         self.find_kind(group, version, kind)
     }
 
-    /// The resource of this group and kind in the version that is stored.
+    /// The resource of this group and kind that stands for its stored objects.
     pub fn find_stored_kind(&self, group: &str, kind: &str) -> Option<&Arc<Resource>> {
         let versions = self.group(group)?.versions.iter();
         // few: the versions of one group.
-        versions.filter_map(|of| self.find_kind(group, &of.version, kind)).find(|of| of.conversion.is_none())
+        versions.filter_map(|of| self.find_kind(group, &of.version, kind)).find(|of| of.stands_for_stored())
     }
 
     /// The resource whose objects are stored as `storage`, in the version that is stored.
@@ -185,7 +187,7 @@ impl Registry {
 
     /// The resources whose objects are stored, each in the version that is stored.
     pub fn stored_resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
-        self.resources().filter(|resource| resource.conversion.is_none() && resource.review.is_none())
+        self.resources().filter(|resource| resource.stands_for_stored() && resource.review.is_none())
     }
 }
 
@@ -219,7 +221,7 @@ mod tests {
             let scanned = registry.resources().find(is_named).unwrap();
             let found = registry.find_named(&definition.api_version(), &definition.kind).unwrap();
             assert!(Arc::ptr_eq(found, scanned), "{resource:?}");
-            let is_stored = |other: &&Arc<Resource>| other.storage == *storage && other.conversion.is_none();
+            let is_stored = |other: &&Arc<Resource>| other.storage == *storage && other.stands_for_stored();
             let scanned = registry.resources().find(is_stored).unwrap();
             assert!(Arc::ptr_eq(registry.stored(storage).unwrap(), scanned), "{resource:?}");
             assert!(registry.serves(&definition.api_version()));

@@ -16,8 +16,9 @@ use orch_schema::{ResourceType, Schema, Subresource, TypeId};
 use super::record::{End, Record};
 use super::tables::Tables;
 use crate::authz::review::Review;
+use crate::conversion::{Conversion, ConvertFn, Direct, Staged};
 use crate::error::Subject;
-use crate::fields::{Convert, OtherVersion};
+use crate::fields::{OtherVersion, Way};
 use crate::request::Verb;
 
 /// One served resource in one version. It shares ownership of its definition and schema, so that a request keeps
@@ -36,7 +37,9 @@ pub struct Resource {
     pub storage: Arc<str>,
     /// The other served versions of the same objects.
     pub others: Vec<OtherVersion>,
-    /// Conversion between the stored form and this version's form; `None` when they are the same.
+    /// See [`Resource::stands_for_stored`].
+    stands_for_stored: bool,
+    /// Conversion between stored objects and this version's form; `None` when they are the same for ever.
     pub conversion: Option<Conversion>,
     /// The review that a create answers; `None` for objects that are stored.
     pub review: Option<Review>,
@@ -61,21 +64,6 @@ impl Deref for Resource {
     fn deref(&self) -> &ResourceType {
         &self.definition
     }
-}
-
-/// Converts between the stored version and another.
-#[derive(Clone, Copy)]
-pub struct Conversion {
-    /// Converts from the stored form.
-    pub from_stored: Convert,
-    /// Converts to the stored form.
-    pub to_stored: Convert,
-    /// Maps the name of a selectable field to its stored name.
-    pub stored_field: fn(&str) -> Option<&'static str>,
-    /// Group of the stored version, which validation errors name.
-    pub stored_group: &'static str,
-    /// The type of the stored form.
-    pub stored_type: TypeId,
 }
 
 /// A resource to serve: its definition, with what code adds to it.
@@ -138,30 +126,62 @@ impl Resource {
         Action::of(subresource).filter(|_| is_served)
     }
 
-    /// Converts `stored` to this version.
-    pub fn to_version(&self, stored: Value) -> Value {
-        match self.conversion {
-            Some(conversion) => conversion.from_stored.apply(&stored),
-            None => stored,
+    /// The functions that convert a built-in kind; `None` where objects are shown as they are stored, or the conversion stage
+    /// has converted them.
+    pub fn direct(&self) -> Option<&Direct> {
+        match &self.conversion {
+            Some(Conversion::Direct(direct)) => Some(direct),
+            Some(Conversion::Staged(_)) | None => None,
         }
     }
 
-    /// Converts `value` from this version to the stored form, which all rules of the kind apply to.
-    pub fn to_stored(&self, value: Value) -> Value {
-        match self.conversion {
-            Some(conversion) => conversion.to_stored.apply(&value),
-            None => value,
+    /// The conversion of a declared kind, before the renderer.
+    pub fn staged(&self) -> Option<&Staged> {
+        match &self.conversion {
+            Some(Conversion::Staged(staged)) => Some(staged),
+            Some(Conversion::Direct(_)) | None => None,
         }
     }
 
-    /// `value`, which is in this version, as it comes back from its stored form; `None` where that is the same form.
+    /// Whether this version stands for the stored objects where each of them counts once: of all versions of the same objects
+    /// one. It is the version that objects are stored in, or the first one where a declared kind does not serve that.
+    pub fn stands_for_stored(&self) -> bool {
+        self.stands_for_stored
+    }
+
+    /// Name of the version that objects are stored in; `None`: that of the resource that stands for them.
+    pub(super) fn stored_version(&self) -> Option<&str> {
+        self.staged().map(|staged| &*staged.stored.version)
+    }
+
+    /// Converts `value`, which the rules of the kind apply to, to this version.
+    pub fn to_version(&self, value: Value) -> Value {
+        self.direct().map(|direct| (direct.from_stored)(&value)).unwrap_or(value)
+    }
+
+    /// Converts `value` from this version to the form that the rules of the kind apply to.
+    pub fn to_rules(&self, value: Value) -> Value {
+        self.direct().map(|direct| (direct.to_stored)(&value)).unwrap_or(value)
+    }
+
+    /// `value`, which is in this version, as it comes back from the form that the rules apply to; `None` where that is the
+    /// same form.
     pub fn round_trip(&self, value: &Value) -> Option<Value> {
-        self.conversion.map(|conversion| conversion.from_stored.apply(&conversion.to_stored.apply(value)))
+        self.direct().map(|direct| (direct.from_stored)(&(direct.to_stored)(value)))
     }
 
-    /// The type of the stored bytes.
+    /// The type of the bytes that are stored.
     pub fn stored_type(&self) -> TypeId {
-        self.conversion.map_or(self.type_id, |conversion| conversion.stored_type)
+        match &self.conversion {
+            None => self.type_id,
+            Some(Conversion::Direct(direct)) => direct.stored_type,
+            Some(Conversion::Staged(staged)) => staged.stored_type,
+        }
+    }
+
+    /// The type of the bytes that come to the renderer.
+    pub fn rendered_type(&self) -> TypeId {
+        self.direct().map_or(self.type_id, |direct| direct.stored_type)
     }
 }
 
@@ -175,7 +195,7 @@ impl Subject {
     /// An object, named by its kind, as validation errors name it.
     pub fn kind(resource: &Resource, name: &str) -> Self {
         // Objects of a converted version are validated in their stored form, whose group the errors name.
-        let stored = resource.conversion.map(|conversion| conversion.stored_group.to_owned());
+        let stored = resource.direct().map(|direct| direct.stored_group.to_owned());
         let group = stored.unwrap_or_else(|| resource.group.clone());
         Subject { group, kind: resource.kind.clone(), name: name.to_owned() }
     }
@@ -192,8 +212,24 @@ pub(super) fn assemble(kinds: Vec<Kind>) -> Vec<Arc<Resource>> {
     let mut resources: Vec<Resource> = kinds.into_iter().map(resource).collect();
     for at in 0..resources.len() {
         resources[at].others = others(&resources, at);
+        resources[at].stands_for_stored = stands_for_stored(&resources, at);
     }
     resources.into_iter().map(Arc::new).collect()
+}
+
+/// See [`Resource::stands_for_stored`], for the resource at `at`.
+fn stands_for_stored(resources: &[Resource], at: usize) -> bool {
+    let is_stored = |of: &Resource| of.staged().is_some_and(Staged::is_stored);
+    match &resources[at].conversion {
+        None => true,
+        Some(Conversion::Direct(_)) => false,
+        Some(Conversion::Staged(staged)) if staged.is_stored() => true,
+        Some(Conversion::Staged(_)) => {
+            let of_kind = |other: &&Resource| other.storage == resources[at].storage;
+            let is_first = !resources[..at].iter().any(|other| of_kind(&other));
+            is_first && !resources.iter().filter(of_kind).any(is_stored)
+        }
+    }
 }
 
 /// The other versions of the objects of the resource at `at`.
@@ -202,14 +238,21 @@ fn others(resources: &[Resource], at: usize) -> Vec<OtherVersion> {
     let twins = resources.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
     let twins = twins.filter(|other| other.storage == own.storage);
     let between = |from: &Resource, to: &Resource| {
-        let out = from.conversion.map(|conversion| conversion.to_stored);
-        out.into_iter().chain(to.conversion.map(|conversion| conversion.from_stored)).collect()
+        let out = from.direct().map(|direct| direct.to_stored.clone());
+        out.into_iter().chain(to.direct().map(|direct| direct.from_stored.clone())).collect()
+    };
+    let way = |other: &Resource| match (own.staged(), other.staged()) {
+        (Some(here), Some(there)) => Way::Staged {
+            converter: here.converter.clone(),
+            here: here.shown.clone(),
+            there: there.shown.clone(),
+        },
+        _ => Way::Direct { forth: between(own, other), back: between(other, own) },
     };
     let version = |other: &Resource| OtherVersion {
         api_version: other.api_version(),
         type_id: other.type_id,
-        forth: between(own, other),
-        back: between(other, own),
+        way: way(other),
     };
     twins.map(version).collect()
 }
@@ -224,12 +267,17 @@ impl Kind {
         let form = other_form(&own, &definition.version);
         let storage = form.map_or(own, |form| form.storage.to_owned());
         let strategy = strategy_for(&storage)?;
-        let conversion = form.map(|form| Conversion {
-            from_stored: Convert::new(brand, form.from_stored),
-            to_stored: Convert::new(brand, form.to_stored),
-            stored_field: form.stored_field,
-            stored_group: form.stored_group,
-            stored_type: schema.find_type(form.stored_type).expect("the stored kinds are in the schema"),
+        let under_brand = |convert: fn(&Brand, &Value) -> Value| -> ConvertFn {
+            Arc::new(move |value: &Value| convert(brand, value))
+        };
+        let conversion = form.map(|form| {
+            Conversion::Direct(Direct {
+                from_stored: under_brand(form.from_stored),
+                to_stored: under_brand(form.to_stored),
+                stored_field: form.stored_field,
+                stored_group: form.stored_group,
+                stored_type: schema.find_type(form.stored_type).expect("the stored kinds are in the schema"),
+            })
         });
         let (definition, review) = (definition.clone(), Review::of(&storage));
         Some(Kind {
@@ -269,6 +317,7 @@ fn resource(kind: Kind) -> Resource {
         review,
         storage,
         others: Vec::new(),
+        stands_for_stored: false,
         conversion,
         end: record.is_some().then(End::default),
         record,
@@ -296,6 +345,7 @@ fn document(
         strategy,
         storage: name.into(),
         others: Vec::new(),
+        stands_for_stored: false,
         conversion: None,
         review: None,
         record: record.cloned(),
@@ -315,17 +365,14 @@ fn head_of(definition: &ResourceType) -> Bytes {
 #[cfg(test)]
 mod tests {
     use orch_proto::brand::ORCH;
-    use orch_schema::json;
 
     use super::*;
     use crate::registry::Registry;
 
     #[test]
-    fn every_selectable_field_has_a_value_and_one_name() {
+    fn every_selectable_field_has_one_name() {
         for resource in Registry::builtin(&ORCH).resources() {
             let selectable = &resource.rules.selectable;
-            let values = resource.strategy.field_values(&json!({}));
-            assert_eq!(selectable.len(), values.len(), "{resource:?}");
             let names: std::collections::BTreeSet<_> = selectable.iter().map(|field| &field.name).collect();
             assert_eq!(names.len(), selectable.len(), "{resource:?}");
         }

@@ -34,6 +34,7 @@ fn object(revision: u64, text: &str) -> SharedObject {
             fields: Fields::new([("spec.nodeName", "n1")]),
             owners: vec!["7a".into()],
             terminating: revision.is_multiple_of(2),
+            written_as: None,
         },
         protobuf: OnceLock::new(),
     })

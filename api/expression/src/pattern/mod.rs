@@ -1,6 +1,7 @@
 //! Regular expressions of clients: the one place where they are compiled.
 //!
-//! Owns the prices of compiling ([`price`]) and matching, and the bounds of both ([`PatternLimits`]); [`syntax`] is that of RE2.
+//! Owns the prices of compiling ([`price`]) and matching, and the bounds of both ([`PatternLimits`]); the syntax is that of
+//! RE2 ([`re2`] for the text, [`syntax`] for the tree).
 //! A pattern becomes an automaton without captures, literal search or cached states, which would cost more to make than
 //! selectors gain: matching takes time for each byte of the text and, at worst, for each state. A pattern that stands in
 //! an expression is compiled with it.
@@ -9,6 +10,7 @@
 //! [`PatternLimits::steps`] is not compiled.
 
 mod price;
+mod re2;
 mod syntax;
 #[cfg(test)]
 mod tests;
@@ -50,6 +52,11 @@ impl PatternLimits {
     /// text may be as long as an expression of a configuration. The steps are a fifth of a second.
     pub const CONFIGURED: PatternLimits =
         PatternLimits { text_bytes: 8 << 10, automaton_bytes: 2 << 20, steps: 2_000_000 };
+    /// For patterns that stand in the schema of a definition, compiled when it is written and when its objects are first used.
+    /// The text may be as long as those of a configuration, and the automaton as large: public definitions have patterns of
+    /// several kilobytes. The steps are a twentieth of a second.
+    pub const SCHEMA: PatternLimits =
+        PatternLimits { text_bytes: 8 << 10, automaton_bytes: 1 << 20, steps: 500_000 };
     /// For patterns that are known in an evaluation only, and compiled in each.
     const UNKNOWN: PatternLimits =
         PatternLimits { text_bytes: 128, automaton_bytes: 32 << 10, steps: 10_000 };
@@ -95,6 +102,11 @@ impl Pattern {
             return Ok(Err(PatternError::TooLarge));
         }
         charge.charge(price::of_text(pattern))?;
+        let translated = match re2::translated(pattern) {
+            Ok(translated) => translated,
+            Err(reason) => return Ok(Err(PatternError::Invalid(reason))),
+        };
+        let pattern = &*translated;
         let syntax = match syntax::parse(pattern) {
             Ok(syntax) => syntax,
             Err(reason) => return Ok(Err(PatternError::Invalid(reason))),

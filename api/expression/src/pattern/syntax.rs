@@ -3,7 +3,7 @@
 //! Owns the differences between RE2 and the library's parser. `\w`, `\d`, `\s` and `\b` are those of ASCII in RE2, and those
 //! of Unicode, with hundreds of ranges, in the library: they are replaced in the syntax tree. Repetitions of repetitions
 //! (`a**`), more than a thousand of them and flags that RE2 does not have are refused. Faults have the reference's texts.
-//! Set operations in classes (`[a-z&&[^b]]`) are the library's, and stay; RE2 reads them as characters.
+//! Differences in the text are [`super::re2`]'s: so nothing is left of the set operations that the library has in classes.
 
 use std::sync::Arc;
 

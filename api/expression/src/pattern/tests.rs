@@ -20,7 +20,7 @@ fn patterns_match_as_they_are_written() {
     for (pattern, matches, differs) in [
         (r"^\w+-\d{3}$", "abc-123", "abc-12"),
         ("(?i)^gpu[a-f]$", "GPUb", "GPUx"),
-        (r"^(?:[\pL--\pN]|_)+$", "bä_", "b1"),
+        (r"^(?:\pL|_)+$", "bä_", "b1"),
         ("^a.*b$", "a\u{1f600}b", "ab\n"),
         (r"\bx\b", "a x b", "axb"),
         ("a|^$", "", "b"),
@@ -52,6 +52,14 @@ fn classes_are_those_of_re2() {
         (r"(?i)^[\W-]$", "ä", "k"),
         (r"(?i)^\p{Lu}$", "ä", "1"),
         (r"^\p{Greek}$", "λ", "l"),
+        // Of definitions of the field: Config Connector, the Container Object Storage Interface.
+        ("^[-_[A-Za-z0-9]+@[-_[A-Za-z0-9]+.iam$", "a[_@b[.iam", "a]@b.iam"),
+        (r"^(/[^/\0]+)*(/)?$", "/a/b", "/a\0"),
+        (r"^[\w-_./]+$", "a-_./", "a b"),
+        (r"^[a&&b~~c]+$", "a&~", "d"),
+        (r"^[+--]$", ",", "."),
+        (r"^x{,2}$", "x{,2}", "xx"),
+        (r"^\101\Q.[\E\<$", "A.[<", "Ax[<"),
     ] {
         let compiled = compiled(pattern).0.unwrap();
         assert!(compiled.is_match(matches), "{pattern} {matches}");

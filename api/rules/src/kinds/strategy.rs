@@ -10,6 +10,8 @@ use orch_schema::Column;
 use orch_schema::value::Value;
 
 use crate::Action;
+use crate::json_path::text;
+use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors};
 
 /// The parts of a request that a strategy may read.
@@ -114,9 +116,10 @@ pub trait Strategy: Send + Sync + 'static {
         None
     }
 
-    /// The value of each selectable field ([`orch_schema::Rules::selectable`]), in the same order; absent is the empty string.
-    fn field_values(&self, _object: &Value) -> Vec<String> {
-        Vec::new()
+    /// The value of the selectable field `name` ([`orch_schema::Rules::selectable`]); absent is the empty string. A kind has code
+    /// for those fields alone whose value is not the one at the path that is their name.
+    fn field_value(&self, object: &Value, name: &str) -> String {
+        value_at(object, name)
     }
 
     /// Grace period of a delete in seconds; `requested` is that of the delete options. `None`: the kind has no graceful
@@ -158,6 +161,14 @@ pub trait Strategy: Send + Sync + 'static {
     /// The conditions of a table row: `type`, `status`, `reason` and `message` of each.
     fn table_conditions(&self, _object: &Value) -> Vec<Value> {
         Vec::new()
+    }
+}
+
+/// The text of the value at `path` (`spec.nodeName`); empty for an absent one, and for an object or a list.
+pub fn value_at(object: &Value, path: &str) -> String {
+    match path.split('.').fold(object, |value, step| value.at(step)) {
+        value @ (Value::String(_) | Value::Number(_) | Value::Bool(_)) => text(value),
+        Value::Null | Value::Array(_) | Value::Object(_) => String::new(),
     }
 }
 

@@ -12,6 +12,7 @@ mod leaf;
 mod object;
 mod reader;
 mod scalar;
+mod stored;
 mod text;
 
 pub use decode::read_json;
@@ -21,6 +22,7 @@ pub(crate) use duplicates::{DUPLICATES_MAX, already_set};
 pub use encode::{encode_json, write_value};
 pub use error::{DecodeError, EnvelopeError, Shape, StrictError};
 pub(crate) use scalar::float;
+pub use stored::encode_stored;
 
 #[cfg(test)]
 mod tests;

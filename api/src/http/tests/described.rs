@@ -278,7 +278,7 @@ async fn plant_every_kind(server: &Server, registry: &Registry) {
         let index = Index { uid: "u".to_owned(), ..Index::default() };
         Operation::Put(Put { key, json: json.into(), revision_at: 32, index })
     };
-    let stored = registry.resources().filter(|of| of.review.is_none() && of.conversion.is_none());
+    let stored = registry.resources().filter(|of| of.review.is_none() && of.stands_for_stored());
     let operations = stored.map(put).collect();
     let transaction = Transaction { proposed_ms: 1, conditions: Vec::new(), operations };
     server.store.propose(transaction).await.unwrap();
@@ -292,7 +292,7 @@ fn deletions_are_answered_as_they_are_described() {
         let registry = Registry::builtin(&ORCH);
         plant_every_kind(&server, &registry).await;
         let mut objects = BTreeSet::new();
-        let deletable = registry.resources().filter(|of| of.allows(Verb::Delete) && of.conversion.is_none());
+        let deletable = registry.resources().filter(|of| of.allows(Verb::Delete) && of.stands_for_stored());
         for resource in deletable {
             let root = if resource.group.is_empty() { "api" } else { "apis" };
             let group = format!("{root}/{}", resource.api_version());

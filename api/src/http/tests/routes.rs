@@ -184,7 +184,7 @@ impl Noted {
             let json = Bytes::from(json);
             StoreOperation::Put(Put { key, json, revision_at: 32, index: Index::default() })
         };
-        let stored = registry.resources().filter(|of| of.review.is_none() && of.conversion.is_none());
+        let stored = registry.resources().filter(|of| of.review.is_none() && of.stands_for_stored());
         let operations = stored.map(put).collect();
         let transaction = Transaction { proposed_ms: 1, conditions: Vec::new(), operations };
         server.store.propose(transaction).await.unwrap();

@@ -154,7 +154,8 @@ impl Registry {
     /// The storage version hash, as the reference computes it. It changes with the version in which `resource` is stored.
     fn storage_hash(&self, resource: &Resource) -> String {
         let stored = self.stored(&resource.storage).map_or(resource, |stored| stored);
-        let name = format!("{}/{}/{}", stored.group, stored.version, stored.kind);
+        let version = resource.stored_version().unwrap_or(&stored.version);
+        let name = format!("{}/{version}/{}", stored.group, stored.kind);
         STANDARD.encode(&Sha256::digest(name)[..8])
     }
 

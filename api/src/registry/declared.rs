@@ -1,0 +1,89 @@
+//! Resources of kinds that a definition declares.
+//!
+//! Owns how a declared version becomes a [`Resource`]: the strategy made of data, and the conversion stage. It reads no
+//! definition object: whoever does hands in names, rules, columns and types.
+
+use std::sync::Arc;
+
+use orch_raft::{Revision, WrittenAs};
+use orch_rules::kinds::defined::DefinedKind;
+use orch_schema::{ResourceType, TypeId};
+
+use super::{Kind, Record, Tables};
+use crate::conversion::{Conversion, Converter, Staged};
+
+/// One version of a declared kind.
+#[derive(Clone, Debug)]
+pub struct DeclaredVersion {
+    /// Names, verbs, rules, sub-resources and columns of the tables.
+    pub definition: ResourceType,
+    /// The revision of the kind's definition from which on the schema of this version is as it is.
+    pub since: Revision,
+    /// The warning that requests for this version get.
+    pub deprecation: Option<String>,
+}
+
+/// A declared kind: its versions, of which one is stored.
+#[derive(Clone)]
+pub struct DeclaredKind {
+    /// The schema that holds the types of all versions.
+    pub schema: Tables,
+    /// The versions that are served.
+    pub versions: Vec<DeclaredVersion>,
+    /// The form in which objects are written, which need not be served.
+    pub stored: Arc<WrittenAs>,
+    /// The type of that form.
+    pub stored_type: TypeId,
+    /// Converts between the versions.
+    pub converter: Arc<dyn Converter>,
+    /// The record of the definition. Writes of the kind depend on it.
+    pub record: Option<Record>,
+}
+
+impl DeclaredKind {
+    /// The kind in each served version, for [`Registry::with`](super::Registry::with).
+    pub fn kinds(&self) -> Vec<Kind> {
+        self.versions.iter().map(|version| self.kind(version)).collect()
+    }
+
+    fn kind(&self, version: &DeclaredVersion) -> Kind {
+        let DeclaredVersion { definition, since, deprecation } = version;
+        let strategy = Arc::new(DefinedKind::new(definition, deprecation.clone()));
+        let storage = format!("{}.{}", definition.plural, definition.group);
+        let staged = Staged {
+            shown: Arc::new(WrittenAs { version: definition.version.as_str().into(), definition: *since }),
+            stored: self.stored.clone(),
+            stored_type: self.stored_type,
+            converter: self.converter.clone(),
+        };
+        Kind {
+            definition: definition.clone(),
+            schema: self.schema.clone(),
+            storage: storage.into(),
+            strategy,
+            conversion: Some(Conversion::Staged(staged)),
+            review: None,
+            record: self.record.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_proto::brand::ORCH;
+
+    use crate::conversion::testing::{Renaming, widgets};
+    use crate::registry::Registry;
+
+    #[test]
+    fn one_version_stands_for_the_stored_objects_also_where_the_stored_one_is_not_served() {
+        let builtin = Registry::builtin(&ORCH);
+        for (stored, stands) in [("v1", "v1"), ("v1beta1", "v1beta1"), ("v1alpha1", "v1")] {
+            let kinds = widgets(&builtin, &Renaming::ready(), stored, 7).kinds();
+            let registry = builtin.with(kinds).unwrap();
+            assert_eq!(registry.stored("widgets.stable.example.com").unwrap().version, stands, "{stored}");
+            let counted = registry.stored_resources().filter(|of| of.plural == "widgets").count();
+            assert_eq!(counted, 1, "{stored}");
+        }
+    }
+}
