@@ -1,7 +1,7 @@
 //! Literals of lists and maps whose parts have different types, which are refused.
 //!
 //! Owns that rule, which the reference applies to expressions that have no other fault: a part that is `dyn` differs from
-//! one that is not. The arguments of `format` are exempt, with the literals inside of them.
+//! one that is not. All that stands in a call of `format` is exempt.
 
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, MapExpr};
 
@@ -23,26 +23,26 @@ struct Walk<'c> {
 }
 
 impl Walk<'_> {
-    /// Looks at `node` and all below it. `is_exempt`: it is an argument of `format`, or a part of one.
+    /// Looks at `node` and all below it. `is_exempt`: it stands in a call of `format`.
     fn visit(&mut self, node: &IdedExpr, is_exempt: bool) {
         match &node.expr {
-            Expr::Select(select) => self.visit(&select.operand, false),
+            Expr::Select(select) => self.visit(&select.operand, is_exempt),
             Expr::Call(call) => {
-                let is_format = call.func_name == "format";
+                let is_exempt = is_exempt || call.func_name == "format";
                 for part in call.target.as_deref().into_iter().chain(&call.args) {
-                    self.visit(part, is_format);
+                    self.visit(part, is_exempt);
                 }
             }
             Expr::List(list) => self.list(list, is_exempt),
             Expr::Map(map) => self.map(map, is_exempt),
             Expr::Comprehension(one) => {
                 let parts = [&one.iter_range, &one.accu_init, &one.loop_cond, &one.loop_step, &one.result];
-                parts.into_iter().for_each(|part| self.visit(part, false));
+                parts.into_iter().for_each(|part| self.visit(part, is_exempt));
             }
             Expr::Struct(made) => {
                 for entry in &made.entries {
                     if let EntryExpr::StructField(field) = &entry.expr {
-                        self.visit(&field.value, false);
+                        self.visit(&field.value, is_exempt);
                     }
                 }
             }

@@ -254,3 +254,80 @@ pub(crate) fn errored<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<
 pub(crate) fn error<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
     of_decision(arguments, |decision| Val::text(&*decision.error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environments::{AdmissionTypes, AdmissionVariable};
+    use crate::{Allowance, Ast, Budget, Libraries, Limits, PatternLimits};
+
+    /// Allows `get`, and knows nothing of other verbs.
+    #[derive(Debug)]
+    struct OnlyGet;
+
+    impl Decisions for OnlyGet {
+        fn answer(&self, question: &Question) -> Option<Arc<Decision>> {
+            let allowed = Decision { allowed: true, reason: "a rule".to_owned(), error: String::new() };
+            (&*question.verb == "get").then(|| Arc::new(allowed))
+        }
+    }
+
+    fn evaluate(source: &str) -> (Result<String, EvaluationError>, u64) {
+        let scope = AdmissionTypes::of("brand").scope(&AdmissionVariable::ALL, Libraries::default());
+        let mut charge = Allowance::of(u64::MAX);
+        let ast = Ast::check(source, &scope, &mut charge).unwrap();
+        let ast = ast.unwrap_or_else(|error| panic!("{source}: {error}"));
+        let program = ast.program(PatternLimits::STANDING, &mut charge).unwrap();
+        let target =
+            ResourceTarget { resource: "pods".into(), name: "p".into(), ..ResourceTarget::default() };
+        let mut variables: Vec<Option<Val<'_>>> = vec![None; AdmissionVariable::ALL.len()];
+        variables[AdmissionVariable::Authorizer.place()] = Some(Val::authorizer(&OnlyGet));
+        variables[AdmissionVariable::RequestResource.place()] = Some(Val::request_resource(&OnlyGet, target));
+        let mut budget = Budget::of(10_000_000);
+        let value = program.evaluate(&variables, Limits::CALL, &mut budget).map(|value| value.to_string());
+        (value, 10_000_000 - budget.left())
+    }
+
+    #[test]
+    fn an_answer_that_is_known_is_used_at_the_price_of_the_reference() {
+        let (value, cost) =
+            evaluate("authorizer.group('apps').resource('deployments').check('get').allowed()");
+        assert_eq!((value, cost), (Ok("true".to_owned()), 1 + 1 + 1 + CHECK_COST + 1));
+        let (value, _) = evaluate("authorizer.path('/healthz').check('get').reason()");
+        assert_eq!(value, Ok("a rule".to_owned()));
+    }
+
+    const CHECK_COST: u64 = 350_000;
+
+    #[test]
+    fn a_question_without_an_answer_ends_the_evaluation() {
+        for source in [
+            "authorizer.requestResource.subresource('log').check('watch').allowed() || true",
+            "[1].exists(x, authorizer.requestResource.subresource('log').check('watch').allowed())",
+        ] {
+            let (value, _) = evaluate(source);
+            let Err(EvaluationError::Undecided(question)) = value else { panic!("{source}: {value:?}") };
+            let Target::Resource(target) = &question.target else { panic!("{question:?}") };
+            let asked = (&*question.verb, &*target.resource, &*target.subresource, &*target.name);
+            assert_eq!(asked, ("watch", "pods", "log", "p"));
+        }
+    }
+
+    #[test]
+    fn steps_of_a_question_have_the_faults_of_the_reference() {
+        for (source, reason) in [
+            ("authorizer.path('').check('get').allowed()", "path must not be empty"),
+            ("authorizer.group('').resource('').check('get').allowed()", "resource must not be empty"),
+            (
+                "authorizer.serviceAccount('A', 'b').path('/x').check('get').allowed()",
+                "Invalid service account namespace",
+            ),
+            (
+                "authorizer.serviceAccount('a', '_').path('/x').check('get').allowed()",
+                "Invalid service account name",
+            ),
+        ] {
+            assert_eq!(evaluate(source).0.unwrap_err().to_string(), reason, "{source}");
+        }
+    }
+}

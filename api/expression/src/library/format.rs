@@ -196,6 +196,9 @@ fn plain(run: &mut Run<'_>, out: &mut String, value: &Val<'_>, is_inside: bool) 
             run.make_bytes(NUMBER_BYTES)?;
             out.push_str(&format!("{number:.PLACES$}"));
         }
+        Val::Double(number) if is_inside && !number.is_finite() => {
+            out.push_str(&special(value).unwrap_or_default());
+        }
         Val::Double(number) => out.push_str(&of_double(*number)),
         Val::Text(text) if is_inside => {
             run.make_bytes(text.len())?;

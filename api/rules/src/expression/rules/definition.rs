@@ -24,20 +24,10 @@ const COSTLY_MIN: u64 = 1_000_000;
 /// The end of each error about costs.
 const ADVICE: &str = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)";
 
-/// Whether a schema was stored as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored {
-    /// It is equal to that of the old definition: its single rules may cost what they cost.
-    Yes,
-    /// It is new or was changed.
-    No,
-}
-
 /// What a definition is told about its rules.
 pub(super) struct Report {
     pub(super) path: Path,
     errors: FieldErrors,
-    stored: Stored,
     total: u64,
     /// The dearest rules with their costs, the dearest first.
     costly: Vec<(u64, Path)>,
@@ -51,11 +41,10 @@ pub fn check_rules(
     schema: &Value,
     path: &Path,
     brand: &'static Brand,
-    stored: Stored,
     charge: &mut dyn Charge,
 ) -> Result<FieldErrors, Exhausted> {
     let (errors, costly) = (FieldErrors::new(), Vec::new());
-    let mut report = Report { path: path.clone(), errors, stored, total: 0, costly };
+    let mut report = Report { path: path.clone(), errors, total: 0, costly };
     Builder::new(brand, charge, Some(&mut report)).whole(schema)?;
     Ok(report.finished(brand))
 }
@@ -70,16 +59,12 @@ impl Report {
         uncorrelatable: Option<&Path>,
     ) {
         self.add_cost(compiled.rule_cost, &path.child("rule"), "rule");
-        if self.stored == Stored::No {
-            self.judge_cost(compiled.rule_cost, &path.child("rule"), "rule");
-        }
+        self.judge_cost(compiled.rule_cost, &path.child("rule"), "rule");
         if let Err(reason) = &compiled.rule {
             self.push(FieldError::invalid(path.child("rule"), &shown(rule), reason));
         }
         self.judge_old(rule, compiled, path, uncorrelatable);
-        if self.stored == Stored::No {
-            self.judge_cost(compiled.message_cost, &path.child("messageExpression"), "messageExpression");
-        }
+        self.judge_cost(compiled.message_cost, &path.child("messageExpression"), "messageExpression");
         self.add_cost(compiled.message_cost, &path.child("messageExpression"), "messageExpression");
         if let Some(Err(reason)) = &compiled.message {
             self.push(FieldError::invalid(path.child("messageExpression"), &shown(rule), reason));

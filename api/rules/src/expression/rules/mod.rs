@@ -22,7 +22,7 @@ use orch_expression::{PatternLimits, Program};
 use orch_proto::Brand;
 use orch_schema::value::{SmolStr, Value};
 
-pub use self::definition::{Stored, check_rules};
+pub use self::definition::check_rules;
 pub use self::evaluate::{RULES_COST_MAX, Verdict};
 use crate::expression::{Charge, Exhausted};
 
