@@ -87,6 +87,14 @@ pub enum ApiError {
     /// The path does not serve this verb.
     #[error("method not allowed")]
     MethodNotAllowed,
+    /// No object of this declared kind, or of this sub-resource, has a path with this verb.
+    #[error("{verb} is not supported")]
+    Unserved {
+        /// The verb.
+        verb: &'static str,
+        /// The resource; without a name.
+        subject: Subject,
+    },
     /// The server writes none of the representations in `Accept`.
     #[error("not acceptable")]
     NotAcceptable(NotAcceptable),
@@ -194,6 +202,8 @@ pub enum NotAcceptable {
     Alone(&'static str),
     /// The media type is known, its parameters (`as=`, `g=`, `v=`) are not.
     Parameters,
+    /// The kind has no media types but those of text.
+    Text,
     /// The media type is known, but cannot carry watch events.
     Stream,
     /// The object cannot be converted to the requested view. The message is complete.

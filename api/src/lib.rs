@@ -13,6 +13,7 @@ pub mod authz;
 pub mod connect;
 pub mod controllers;
 pub mod conversion;
+pub mod definitions;
 mod document;
 pub mod egress;
 pub mod endpoint;

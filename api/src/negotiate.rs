@@ -131,6 +131,21 @@ pub fn negotiate_without_table(
     negotiate_of(accept, user_agent, query, brand, |_, view| view != View::Table)
 }
 
+/// Chooses the representation for a declared kind, whose objects have no Protobuf.
+///
+/// # Errors
+/// As for [`negotiate`].
+pub fn negotiate_text(
+    accept: Option<&str>,
+    user_agent: &str,
+    query: &Query,
+    brand: &Brand,
+) -> Result<Representation, ApiError> {
+    let is_text = |encoding, view| encoding != Encoding::Protobuf || View::is_metadata(view);
+    let found = negotiate_of(accept, user_agent, query, brand, is_text);
+    found.map_err(|_| ApiError::NotAcceptable(NotAcceptable::Text))
+}
+
 /// Chooses the representation for a document that has no other views, such as those of discovery.
 ///
 /// # Errors

@@ -44,6 +44,7 @@ pub(super) fn resource(
         plural: options.plural().to_owned(),
         singular: options.singular().to_owned(),
         kind: message.name().into(),
+        list_kind: format!("{}List", message.name()),
         namespaced: options.namespaced.unwrap_or_default(),
         verbs: if options.verbs.is_empty() { VERBS.map(Into::into).into() } else { options.verbs },
         short_names: options.short_names,

@@ -16,7 +16,8 @@ pub fn apply_defaults(schema: &Schema, type_id: TypeId, value: &mut Value) {
             let Some(default) = field.default.as_ref().filter(|default| field.is_written(default)) else {
                 continue;
             };
-            if map.get(&field.name).is_none_or(|value| value.is_null() || is_unsaid(field, value)) {
+            let is_absent = |value: &Value| (value.is_null() && !field.nullable) || is_unsaid(field, value);
+            if map.get(&field.name).is_none_or(is_absent) {
                 map.insert(field.name.clone(), default.clone());
             }
         }
@@ -42,7 +43,9 @@ pub(super) fn zero_value(schema: &Schema, ty: &ValueType) -> Value {
     match ty {
         ValueType::Object(id) => empty_object(schema, schema.get(*id)),
         ValueType::Scalar(scalar) => scalar.zero_value(),
-        ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped => Value::Null,
+        ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped | ValueType::Member(_) => {
+            Value::Null
+        }
     }
 }
 
@@ -93,6 +96,12 @@ fn walk_value(
             map.iter_mut()
                 .take_while(|_| count_step())
                 .for_each(|(_, value)| walk_value(schema, ty, value, visit));
+        }
+        (ValueType::Member(member), value) => {
+            if let Some(default) = member.default.as_ref().filter(|_| value.is_null() && !member.nullable) {
+                *value = default.clone();
+            }
+            walk_value(schema, &member.value, value, visit);
         }
         (ValueType::Scalar(_) | ValueType::Untyped | ValueType::List { .. } | ValueType::Map { .. }, _) => {}
     }

@@ -52,7 +52,7 @@ pub use resource::{
     Column, DefaultPropagation, NameRule, ResourceType, Rules, ScalePaths, Selectable, Subresource,
 };
 pub use types::{
-    Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
+    Field, ListTopology, Member, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
 };
 
 pub use yaml::read_yaml;

@@ -18,9 +18,11 @@ pub struct ResourceType {
     pub singular: String,
     /// Kind: `ConfigMap`.
     pub kind: String,
+    /// Kind of its lists: `ConfigMapList`.
+    pub list_kind: String,
     /// Its objects live in namespaces.
     pub namespaced: bool,
-    /// Verbs in alphabetical order.
+    /// Verbs in the order in which discovery shows them.
     pub verbs: Vec<String>,
     /// Abbreviations: `cm`.
     pub short_names: Vec<String>,

@@ -27,6 +27,8 @@ use orch_raft::WrittenAs;
 use orch_schema::TypeId;
 use orch_schema::value::Value;
 
+use crate::registry::Tables;
+
 pub use converter::{Batch, Converted, Converter, Converting, Failure, Piece, converted};
 
 /// The way from stored objects to those of one version of a kind, and back.
@@ -66,6 +68,8 @@ pub struct Staged {
     pub stored: Arc<WrittenAs>,
     /// The type of the form in which objects are written now.
     pub stored_type: TypeId,
+    /// The schema that holds that type: each version has one of its own.
+    pub stored_schema: Tables,
     /// Converts from any version of the kind to any other.
     pub converter: Arc<dyn Converter>,
 }

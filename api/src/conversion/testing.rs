@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::{Batch, Converted, Converter, Converting, Failure, Piece, converted};
-use crate::registry::{DeclaredKind, DeclaredVersion, Registry};
+use crate::registry::{DeclaredKind, DeclaredVersion, End, Registry, Stage};
 
 /// The entry of `data` that the version `v1` has in the place of [`OLD`].
 pub(crate) const NEW: &str = "color";
@@ -110,19 +110,29 @@ pub(crate) fn widgets(registry: &Registry, converter: &Renaming, stored: &str, s
             plural: "widgets".to_owned(),
             singular: "widget".to_owned(),
             kind: "Widget".to_owned(),
+            list_kind: "WidgetList".to_owned(),
             short_names: Vec::new(),
             columns: table_columns(&[]).expect("none are declared"),
             ..(*maps.definition).clone()
         };
         definition.rules.conditional_update = true;
-        DeclaredVersion { definition, since: Revision(since), deprecation: None }
+        DeclaredVersion {
+            definition,
+            schema: registry.schema.clone().into(),
+            since: Revision(since),
+            deprecation: None,
+            end: End::default(),
+            published: None,
+            constraints: None,
+        }
     };
     DeclaredKind {
-        schema: registry.schema.clone().into(),
         versions: vec![version("v1"), version("v1beta1")],
         stored: Arc::new(WrittenAs { version: stored.into(), definition: Revision(since) }),
         stored_type: maps.type_id,
+        stored_schema: registry.schema.clone().into(),
         converter: Arc::new(converter.clone()),
         record: None,
+        stage: Stage::Established,
     }
 }

@@ -26,6 +26,10 @@ const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OP
 
 const OTHER: &str = "other";
 
+/// Series from which on requests for further custom resources share those of one name: clients choose the names, and a series is
+/// kept for ever, at about 5 kB. The built-in resources have some hundred.
+const SERIES_MAX: usize = 4000;
+
 /// What a request asked for, in the server's words.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -283,10 +287,17 @@ impl RequestMetrics {
 
     fn series(&self, measured: &Measured) -> Arc<Series> {
         let key = measured.key();
-        if let Some(series) = self.series.load().get(&key) {
+        let known = self.series.load();
+        if let Some(series) = known.get(&key) {
             return series.clone();
         }
-        self.add(key)
+        let is_custom = measured.resource.as_ref().is_some_and(|resource| resource.record.is_some());
+        let is_full = is_custom && known.len() >= SERIES_MAX;
+        let key = if is_full { KeyRef { group: "", version: "", resource: OTHER, ..key } } else { key };
+        match known.get(&key) {
+            Some(series) => series.clone(),
+            None => self.add(key),
+        }
     }
 
     /// Adds a series. The table is copied: it has some hundred entries, and a series is added once.

@@ -16,6 +16,7 @@ use orch_schema::value::Value;
 
 use super::admit::LOOKS;
 use super::allotment::Transfer;
+use super::definitions::{check_may_be_created, declares};
 use super::modify::{ATTEMPTS_MAX, changing_too_fast, dependency_changed};
 use super::new_object::{Origin, clear_system_fields, is_name_to_be_drawn, known_name};
 use super::options::Options;
@@ -200,6 +201,7 @@ impl<S: Store> Pipeline<S> {
         let unmet = self.unmet(request, required, &view).await?;
         self.validate_new(request, &value, &now, unmet)?;
         request.exchange.warn(resource.strategy.warnings(&self.context(request, &now), None, &value));
+        check_may_be_created(resource, &name)?;
         let key = Key::new(&resource.storage, &request.target.namespace, &name)
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
         let attributes = Attributes { name: &name, ..attributes };
@@ -252,6 +254,9 @@ impl<S: Store> Pipeline<S> {
                 let transfer = Transfer { before: Holdings::default(), after: after.clone() };
                 self.transfer(*request, draft.key.path(), &transfer, &view, &mut additions)?;
             }
+            if declares(request.resource) {
+                self.record_new(&draft.key, &mut additions)?;
+            }
             request.budget.check()?;
             match self.store_new(&draft, put, &additions).await? {
                 Stored::Done(json, stored) => return Ok(Some((json, stored))),
@@ -288,6 +293,9 @@ impl<S: Store> Pipeline<S> {
             };
         }
         request.budget.begin_write()?;
+        if declares(request.resource) {
+            self.remove_leftovers(key).await?;
+        }
         let absent = Condition::Absent(key.clone());
         match self.propose(request.resource, absent, Operation::Put(put), additions).await? {
             Outcome::Applied { object: Some(object), .. } => {

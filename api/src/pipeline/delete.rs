@@ -83,6 +83,10 @@ impl<S: Store> Pipeline<S> {
         let resource = request.resource;
         let strategy = &*resource.strategy;
         let now = self.ambient.now();
+        let text = now.seconds_text();
+        if let Some(mut marked) = strategy.mark_deleted(&self.context(request, &text), old) {
+            return Ok(Write::Put(self.put_converted(request, key.clone(), &mut marked).await?));
+        }
         let requested = options.value.int("gracePeriodSeconds");
         let grace = Grace::of(strategy, old, requested, now);
         let ends_by_itself = old.at("metadata").has("deletionTimestamp") && strategy.holds_deletion(old);

@@ -63,9 +63,10 @@ use crate::admission::{Attributes, Chain, Operation};
 use crate::allocation::Allocator;
 use crate::ambient::Ambient;
 use crate::authn::User;
+use crate::definitions::Definitions;
 use crate::error::{ApiError, Subject};
 use crate::exchange::Exchange;
-use crate::follow::Maintained;
+use crate::follow::{Builder, Maintained};
 use crate::gate::Gate;
 use crate::index::Indexes;
 use crate::paging::TokenKey;
@@ -77,7 +78,6 @@ use budget_selectors::BudgetSelectors;
 
 pub use crate::answer::{Answer, Effort, ListAnswer, WriteOutcome, Written};
 pub(crate) use allotment::parent_service;
-pub use definitions::DEFINITIONS;
 pub(crate) use delete_collection::DELETIONS_UNDER_WAY_MAX;
 pub(crate) use propose::is_changed_together;
 pub(crate) use stored::{OBJECT_BYTES_MAX, tree_of};
@@ -149,6 +149,8 @@ pub struct Pipeline<S> {
     pub watch_batch_delay: Duration,
     /// Events that are rendered once for all watches.
     pub shared_events: SharedEvents,
+    /// The definitions of custom kinds, which what is served follows.
+    pub definitions: Definitions,
     /// Selectors of disruption budgets, for evictions.
     budget_selectors: Maintained<BudgetSelectors>,
 }
@@ -194,9 +196,11 @@ impl<S: Store> Pipeline<S> {
     ) -> Self {
         let (admission, allocator, turns) = (Chain::builtin(), Allocator::default(), Turns::default());
         let budget_selectors = Maintained::default();
+        let definitions = Definitions::new(&registry, Builder::default());
         Pipeline {
             store,
             served: Handle::new(registry),
+            definitions,
             admission,
             allocator,
             token_key,
@@ -220,6 +224,7 @@ impl<S: Store> Pipeline<S> {
     /// a built-in kind, which the renderer converts.
     pub async fn run(&self, request: Request<'_>) -> Result<Answer, ApiError> {
         let answer = self.run_in_state(request).await?;
+        self.follow_definition(request).await;
         staged::shown(request.resource, answer, request.budget).await
     }
 
@@ -263,7 +268,8 @@ impl<S: Store> Pipeline<S> {
         let labels = LabelSelector::parse(request.query.text("labelSelector"))
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
         let (declared, namespaced) = (&request.resource.rules.selectable, request.resource.namespaced);
-        let fields = SelectableFields { declared, namespaced };
+        let is_defined = request.resource.is_declared();
+        let fields = SelectableFields { declared, namespaced, is_defined };
         let text = request.query.text("fieldSelector");
         let fields = match request.resource.direct() {
             Some(direct) => FieldSelector::parse_renamed(text, fields, direct.stored_field),

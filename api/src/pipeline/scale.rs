@@ -169,7 +169,9 @@ impl<S: Store> Pipeline<S> {
         let mut after = stored.clone();
         set_replicas(&mut after, &new, paths);
         let metadata = child_mut(&mut after, "metadata");
-        carry(new.at("metadata"), metadata, "resourceVersion");
+        // A scale need not name the version that it changes, whatever its kind demands.
+        let named = if names_version(&new) { &new } else { &stored };
+        carry(named.at("metadata"), metadata, "resourceVersion");
         match field.to_object(metadata.get("managedFields"), new.at("metadata").get("managedFields")) {
             Some(managed) => set(metadata, "managedFields", managed),
             None => unset(metadata, "managedFields"),

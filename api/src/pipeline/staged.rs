@@ -16,14 +16,14 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::budget::{Budget, count_step};
 use orch_schema::value::Value;
 use orch_schema::{
-    Decoded, Limits, TypeId, apply_defaults, decode_json, encode_json, encode_stored, write_value,
+    Decoded, Limits, Schema, TypeId, apply_defaults, decode_json, encode_json, encode_stored, write_value,
 };
 
 use super::stored::tree_of;
 use super::{Answer, ListAnswer, Written};
 use crate::conversion::{Batch, Converted, Failure, Piece, Staged};
 use crate::error::ApiError;
-use crate::registry::Resource;
+use crate::registry::{Resource, Tables};
 use crate::waiting::waited;
 
 /// Objects that a converter is asked about at once: a page of usual size. More are asked about one batch after another, so
@@ -237,12 +237,13 @@ fn convert(
     target: Target,
     pieces: Vec<(Arc<WrittenAs>, Value)>,
 ) -> Staging<Value> {
-    let (to, type_id) = match target {
-        Target::Shown => (&staged.shown, resource.type_id),
-        Target::Stored => (&staged.stored, staged.stored_type),
+    let (to, schema, type_id) = match target {
+        Target::Shown => (&staged.shown, &resource.schema, resource.type_id),
+        Target::Stored => (&staged.stored, &staged.stored_schema, staged.stored_type),
     };
     let mut job = Job {
         resource: resource.clone(),
+        schema: schema.clone(),
         type_id,
         values: Vec::with_capacity(pieces.len()),
         sent: Vec::new(),
@@ -269,6 +270,8 @@ fn convert(
 /// A conversion under way.
 struct Job {
     resource: Arc<Resource>,
+    /// The schema of the form that they are converted to.
+    schema: Tables,
     type_id: TypeId,
     /// The objects; null for those that the converter has.
     values: Vec<Value>,
@@ -302,8 +305,8 @@ impl Job {
             }
             self.values[at] = value;
         }
-        let (resource, type_id) = (self.resource, self.type_id);
-        self.values.into_iter().map(|value| completed(&resource, type_id, value)).collect()
+        let (schema, type_id) = (self.schema, self.type_id);
+        self.values.into_iter().map(|value| completed(&schema, type_id, value)).collect()
     }
 }
 
@@ -313,14 +316,14 @@ fn broken(resource: &Resource, told: &str) -> ApiError {
 }
 
 /// `value` without the fields that its type lacks, with the type's defaults.
-fn completed(resource: &Resource, type_id: TypeId, value: Value) -> Result<Value, ApiError> {
+fn completed(schema: &Schema, type_id: TypeId, value: Value) -> Result<Value, ApiError> {
     let mut json = Vec::with_capacity(1024);
     write_value(&value, &mut json);
     drop(value);
-    let decoded = decode_json(&resource.schema, type_id, &json, Limits::patched());
+    let decoded = decode_json(schema, type_id, &json, Limits::patched());
     let Decoded { mut value, .. } = decoded
         .map_err(|error| ApiError::Unconverted(format!("a converted object cannot be decoded: {error}")))?;
-    apply_defaults(&resource.schema, type_id, &mut value);
+    apply_defaults(schema, type_id, &mut value);
     Ok(value)
 }
 

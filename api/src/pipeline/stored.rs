@@ -34,7 +34,7 @@ impl<S: Store> Pipeline<S> {
     /// The put of `value`, an object in the stored form whose revision is [`UNSET_REVISION`].
     pub(super) fn put_unset(&self, resource: &Resource, key: Key, value: &Value) -> Result<Put, ApiError> {
         let mut json = Vec::with_capacity(1024);
-        let digits = encode_stored(&resource.schema, resource.stored_type(), value, &mut json);
+        let digits = encode_stored(resource.stored_schema(), resource.stored_type(), value, &mut json);
         let digits = digits.ok_or(ApiError::DeadlineExceeded)?;
         // The placeholder.
         json.remove(digits);

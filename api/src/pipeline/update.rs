@@ -329,7 +329,11 @@ pub(super) fn check_version(request: Request<'_>, old: &Value, new: &mut Value) 
             let path = Path::new("metadata").child("resourceVersion");
             let error =
                 orch_rules::validate::FieldError::invalid(path, "0", "must be specified for an update");
-            let subject = Subject::kind(request.resource, &request.target.name);
+            let (resource, name) = (request.resource, &request.target.name);
+            let subject = match resource.is_declared() {
+                true => Subject::resource(resource, name),
+                false => Subject::kind(resource, name),
+            };
             return Err(ApiError::Invalid { subject, errors: error.into() });
         }
         "" | "0" => set(metadata, "resourceVersion", version),

@@ -17,10 +17,13 @@ pub mod discovery;
 mod group;
 mod handle;
 mod keyed;
+mod making;
+mod published;
 mod record;
 mod resource;
 mod tables;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use orch_proto::Brand;
@@ -30,10 +33,12 @@ use discovery::Roots;
 use group::Groups;
 use keyed::Keyed;
 
-pub use declared::{DeclaredKind, DeclaredVersion};
+pub use declared::{DeclaredKind, DeclaredVersion, MakeConstraints, storage_of};
 pub use group::{Group, GroupVersion, Kept, OverAll, Section};
 pub use handle::{Changes, Handle};
-pub use record::{End, Record};
+pub use making::{Maker, Making};
+pub use published::Published;
+pub use record::{End, Record, Stage};
 pub use resource::{Kind, Resource};
 pub use tables::Tables;
 
@@ -123,12 +128,42 @@ impl Registry {
         Arc::new(Registry::of(self.schema.clone(), self.brand, left, &self.groups))
     }
 
-    /// Tells those who hold a resource that `next` does not serve that it has ended. Built-in ones tell nobody.
+    /// The same without the resources whose objects are stored as one of `gone`, and with `kinds`, each with all versions of its
+    /// objects: a batch of changes is one step. A kind that would take a place of another one is left out; those are returned.
+    pub fn replaced(
+        &self,
+        gone: &HashSet<Arc<str>>,
+        kinds: Vec<Vec<Kind>>,
+    ) -> (Arc<Registry>, Vec<Occupied>) {
+        let kept = self.resources.iter().filter(|resource| !gone.contains(&resource.storage));
+        let mut resources: Vec<Arc<Resource>> = kept.cloned().collect();
+        let mut places = Places::default();
+        let fits = resources.iter().all(|resource| places.take(resource));
+        debug_assert!(fits, "what is served has places of its own");
+        let mut refused = Vec::new();
+        for added in kinds.into_iter().map(resource::assemble) {
+            match added.iter().find(|added| !places.has_room(added)) {
+                Some(found) => {
+                    let (api_version, plural) = (found.api_version(), found.plural.clone());
+                    refused.push(Occupied { api_version, plural });
+                }
+                None => {
+                    added.iter().for_each(|added| {
+                        places.take(added);
+                    });
+                    resources.extend(added);
+                }
+            }
+        }
+        (Arc::new(Registry::of(self.schema.clone(), self.brand, resources, &self.groups)), refused)
+    }
+
+    /// Tells those who hold a resource that `next` does not serve in the same form that it has ended. Built-in ones tell nobody.
     fn end_all_but(&self, next: &Registry) {
         for resource in &self.resources {
             let Some(end) = &resource.end else { continue };
             let same = next.find(&resource.group, &resource.version, &resource.plural);
-            if same.is_none_or(|same| !Arc::ptr_eq(same, resource)) {
+            if same.and_then(|same| same.end.as_ref()).is_none_or(|same| !same.is(end)) {
                 end.come();
             }
         }
@@ -191,6 +226,37 @@ impl Registry {
     }
 }
 
+/// The places that resources have taken: keyed hashes, since clients choose the names.
+#[derive(Default)]
+struct Places {
+    paths: HashSet<[String; 3]>,
+    kinds: HashSet<[String; 3]>,
+    storages: HashSet<Arc<str>>,
+}
+
+impl Places {
+    fn of(resource: &Resource) -> [[String; 3]; 2] {
+        let own = |(group, version, name): (&str, &str, &str)| [group, version, name].map(str::to_owned);
+        [own(resource.path()), own(resource.kind_path())]
+    }
+
+    fn has_room(&self, resource: &Resource) -> bool {
+        let [path, kind] = Places::of(resource);
+        // set: all three are.
+        !self.paths.contains(&path)
+            && !self.kinds.contains(&kind)
+            && !self.storages.contains(&resource.storage)
+    }
+
+    /// Takes the places of `resource`; `false`: its path is taken. Kinds and names in the store are shared by versions.
+    fn take(&mut self, resource: &Resource) -> bool {
+        let [path, kind] = Places::of(resource);
+        self.kinds.insert(kind);
+        self.storages.insert(resource.storage.clone());
+        self.paths.insert(path)
+    }
+}
+
 /// Group and version of an `apiVersion`.
 fn split(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
@@ -229,6 +295,20 @@ mod tests {
         assert!(registry.find("", "v1", "nopes").is_none() && registry.find_named("v2", "Pod").is_none());
         assert!(registry.stored("nopes").is_none() && registry.stored("events.events").is_none());
         assert!(!registry.serves("apps") && !registry.serves("apps/v9") && registry.serves("v1"));
+    }
+
+    #[test]
+    fn of_versions_without_a_conversion_the_first_stands_for_the_stored_objects() {
+        let registry = Registry::builtin(&ORCH);
+        let maps = registry.find("", "v1", "configmaps").unwrap().definition.clone();
+        let version = |version: &str| {
+            let definition = orch_schema::ResourceType { version: version.to_owned(), ..(*maps).clone() };
+            Kind::built_in(&registry.schema, registry.brand, &definition).unwrap()
+        };
+        let next = registry.without("configmaps").with(vec![version("v1"), version("v2")]).unwrap();
+        let standing = next.stored_resources().filter(|of| *of.storage == *"configmaps");
+        assert_eq!(standing.map(|of| of.version.as_str()).collect::<Vec<_>>(), ["v1"]);
+        assert_eq!(next.stored("configmaps").unwrap().version, "v1");
     }
 
     #[test]

@@ -13,7 +13,8 @@ use orch_rules::kinds::{Strategy, strategy_for};
 use orch_schema::value::Value;
 use orch_schema::{ResourceType, Schema, Subresource, TypeId};
 
-use super::record::{End, Record};
+use super::published::Published;
+use super::record::{End, Record, Stage};
 use super::tables::Tables;
 use crate::authz::review::Review;
 use crate::conversion::{Conversion, ConvertFn, Direct, Staged};
@@ -45,8 +46,12 @@ pub struct Resource {
     pub review: Option<Review>,
     /// The definition that the resource was made of, where it was added while the node runs. Its writes depend on it.
     pub record: Option<Record>,
-    /// When the resource is taken away or replaced; `None` for built-in ones, which are not.
+    /// The schema that OpenAPI publishes of a declared kind; `None`: that of the types.
+    pub published: Option<Published>,
+    /// When the resource is taken away or served in another form; `None` for built-in ones, which are not.
     pub end: Option<End>,
+    /// How far its definition has come; built-in ones are in force.
+    pub stage: Stage,
     /// Sub-resources whose documents are of a kind of their own, each as the resource of that kind.
     documents: Vec<(Action, Arc<Resource>)>,
     /// `{"kind":"Role","apiVersion":"...",`: the bytes before an object's stored bytes.
@@ -82,6 +87,12 @@ pub struct Kind {
     pub review: Option<Review>,
     /// See [`Resource::record`].
     pub record: Option<Record>,
+    /// See [`Resource::end`].
+    pub end: Option<End>,
+    /// See [`Resource::stage`].
+    pub stage: Stage,
+    /// See [`Resource::published`].
+    pub published: Option<Published>,
 }
 
 impl Resource {
@@ -143,6 +154,11 @@ impl Resource {
         }
     }
 
+    /// Whether a definition declares the kind: its bodies are text, and it has no strategic merge patches.
+    pub fn is_declared(&self) -> bool {
+        self.staged().is_some()
+    }
+
     /// Whether this version stands for the stored objects where each of them counts once: of all versions of the same objects
     /// one. It is the version that objects are stored in, or the first one where a declared kind does not serve that.
     pub fn stands_for_stored(&self) -> bool {
@@ -177,6 +193,11 @@ impl Resource {
             Some(Conversion::Direct(direct)) => direct.stored_type,
             Some(Conversion::Staged(staged)) => staged.stored_type,
         }
+    }
+
+    /// The schema that holds [`Resource::stored_type`].
+    pub fn stored_schema(&self) -> &Tables {
+        self.staged().map_or(&self.schema, |staged| &staged.stored_schema)
     }
 
     /// The type of the bytes that come to the renderer.
@@ -219,17 +240,18 @@ pub(super) fn assemble(kinds: Vec<Kind>) -> Vec<Arc<Resource>> {
 
 /// See [`Resource::stands_for_stored`], for the resource at `at`.
 fn stands_for_stored(resources: &[Resource], at: usize) -> bool {
-    let is_stored = |of: &Resource| of.staged().is_some_and(Staged::is_stored);
-    match &resources[at].conversion {
-        None => true,
-        Some(Conversion::Direct(_)) => false,
-        Some(Conversion::Staged(staged)) if staged.is_stored() => true,
-        Some(Conversion::Staged(_)) => {
-            let of_kind = |other: &&Resource| other.storage == resources[at].storage;
-            let is_first = !resources[..at].iter().any(|other| of_kind(&other));
-            is_first && !resources.iter().filter(of_kind).any(is_stored)
-        }
+    let own = &resources[at];
+    if own.direct().is_some() {
+        return false;
     }
+    let of_kind = |other: &&Resource| other.storage == own.storage && other.direct().is_none();
+    // Without a conversion a version has the stored form.
+    let is_stored = |of: &Resource| of.staged().is_none_or(Staged::is_stored);
+    let mut before = resources[..at].iter().filter(of_kind);
+    if is_stored(own) {
+        return !before.any(is_stored);
+    }
+    before.next().is_none() && !resources.iter().filter(of_kind).any(is_stored)
 }
 
 /// The other versions of the objects of the resource at `at`.
@@ -288,12 +310,16 @@ impl Kind {
             conversion,
             review,
             record: None,
+            end: None,
+            stage: Stage::Established,
+            published: None,
         })
     }
 }
 
 fn resource(kind: Kind) -> Resource {
-    let Kind { mut definition, schema, storage, strategy, conversion, review, record } = kind;
+    let Kind { mut definition, schema, storage, strategy, conversion, review, record, end, stage, published } =
+        kind;
     // Sub-resources without an action are not served.
     definition.subresources.retain(|subresource| Action::of(&subresource.name).is_some());
     let documents = definition.subresources.iter();
@@ -319,8 +345,10 @@ fn resource(kind: Kind) -> Resource {
         others: Vec::new(),
         stands_for_stored: false,
         conversion,
-        end: record.is_some().then(End::default),
+        end,
+        stage,
         record,
+        published,
     }
 }
 
@@ -336,7 +364,8 @@ fn document(
     let strategy = strategy_for(&name).filter(|_| part.type_id != parent.type_id)?;
     let (group, version, kind) = (part.group.clone(), part.version.clone(), part.kind.clone());
     let (columns, type_id) = (strategy.columns(), part.type_id);
-    let definition = ResourceType { group, version, kind, columns, type_id, ..parent.clone() };
+    let list_kind = format!("{kind}List");
+    let definition = ResourceType { group, version, kind, list_kind, columns, type_id, ..parent.clone() };
     let resource = Resource {
         head: head_of(&definition),
         path_group: parent.group.clone(),
@@ -349,7 +378,9 @@ fn document(
         conversion: None,
         review: None,
         record: record.cloned(),
+        published: None,
         end: None,
+        stage: Stage::Established,
         documents: Vec::new(),
         object_resets: Vec::new(),
         status_resets: Vec::new(),

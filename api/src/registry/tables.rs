@@ -6,11 +6,14 @@
 //!
 //! Invariant: tables are made once. Who needs them meanwhile waits for these and for no others; nobody else waits.
 
+use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 use orch_schema::Schema;
 use parking_lot::Mutex;
+
+use super::making::Making;
 
 /// The schema of a resource. It dereferences to the schema, which is made where that has not been done.
 #[derive(Clone)]
@@ -29,13 +32,15 @@ struct Later {
     made: OnceLock<Arc<Schema>>,
     /// Taken by the one that makes the schema.
     make: Mutex<Option<Make>>,
+    making: Making,
 }
 
 impl Tables {
     /// Tables that `make` makes when they are first needed. What it is made from was checked before, so that it cannot fail.
     pub fn later(make: impl FnOnce() -> Arc<Schema> + Send + 'static) -> Self {
         let make: Make = Box::new(make);
-        Tables(Form::Later(Arc::new(Later { made: OnceLock::new(), make: Mutex::new(Some(make)) })))
+        let (made, making) = (OnceLock::new(), Making::default());
+        Tables(Form::Later(Arc::new(Later { made, make: Mutex::new(Some(make)), making })))
     }
 
     /// Whether they are there, so that nobody who needs them waits.
@@ -46,7 +51,16 @@ impl Tables {
         }
     }
 
-    /// The schema.
+    /// By which requests wait until the tables are made; `None`: they are.
+    pub fn to_make(&self) -> Option<&Making> {
+        match &self.0 {
+            Form::Later(later) if later.made.get().is_none() => Some(&later.making),
+            Form::Later(_) | Form::Made(_) => None,
+        }
+    }
+
+    /// The schema. Where it is not made, the calling thread makes it, or waits for the one that does: requests wait by
+    /// [`Tables::to_make`] before.
     ///
     /// # Panics
     /// An earlier call that made it has panicked.
@@ -58,6 +72,12 @@ impl Tables {
                 make()
             }),
         }
+    }
+}
+
+impl fmt::Debug for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tables").field("are_made", &self.are_made()).finish()
     }
 }
 

@@ -32,6 +32,7 @@ fn may_be_repeated(error: &ApiError) -> bool {
         | ApiError::Unauthorized
         | ApiError::Forbidden { .. }
         | ApiError::MethodNotAllowed
+        | ApiError::Unserved { .. }
         | ApiError::NotAcceptable(_)
         | ApiError::UnsupportedMediaType(_)
         | ApiError::BodyTooLarge { .. }
@@ -70,6 +71,7 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::Unauthorized,
         ApiError::Forbidden { subject: subject(), message: text(), cause: None },
         ApiError::MethodNotAllowed,
+        ApiError::Unserved { verb: "patch", subject: subject() },
         ApiError::NotAcceptable(NotAcceptable::MediaType),
         ApiError::UnsupportedMediaType(text()),
         ApiError::BodyTooLarge { limit: 1 },
@@ -99,7 +101,7 @@ fn one_of_each() -> Vec<ApiError> {
 fn only_errors_of_requests_that_changed_nothing_say_when_to_repeat_them() {
     let errors = one_of_each();
     let kinds: std::collections::HashSet<_> = errors.iter().map(std::mem::discriminant).collect();
-    assert_eq!((errors.len(), kinds.len()), (37, 37), "a variant is missing");
+    assert_eq!((errors.len(), kinds.len()), (38, 38), "a variant is missing");
     for error in errors {
         let status = Status::of(&error, &ORCH);
         assert_eq!(status.retry_after_seconds().is_some(), may_be_repeated(&error), "{error:?}");

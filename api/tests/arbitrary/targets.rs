@@ -73,7 +73,7 @@ pub(crate) fn field_selector(input: &[u8]) -> bool {
     let mut meant = false;
     for (declared, namespaced) in [(&["spec.nodeName", "status.phase"][..], true), (&[], false)] {
         let declared: Vec<Selectable> = declared.iter().map(selectable).collect();
-        let fields = SelectableFields { declared: &declared, namespaced };
+        let fields = SelectableFields { declared: &declared, namespaced, is_defined: false };
         let Ok(selector) = FieldSelector::parse(&text, fields) else { continue };
         meant = true;
         let selector = Selector { labels: LabelSelector::default(), fields: selector };

@@ -12,6 +12,7 @@ mod certificates;
 mod clients;
 mod connect;
 mod contention;
+mod corpus;
 mod deployments;
 mod disk;
 mod divergence;

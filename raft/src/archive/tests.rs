@@ -107,7 +107,7 @@ fn small_file() -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_was_written_is_read(
+    fn a_written_archive_is_read(
         texts in proptest::collection::btree_map(
             ("[a-c]{1,2}", proptest::option::of("[a-z]{1,3}"), "[a-z.-]{1,3}x"),
             "[a-z]{0,300}",

@@ -227,7 +227,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(watch_consensus(core.clone()));
         let applied = core.applied.clone();
         core.spawn(async move { applied.announcements().announce(|| applied.state()).await });
-        core.spawn(agreement::keep_agreement(core.clone()));
+        core.spawn(agreement::rounds::keep_agreement(core.clone()));
         core.spawn(limits::keep_limits(core.clone()));
     }
 }

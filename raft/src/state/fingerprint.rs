@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_out_leaves_no_trace_in_any_order() {
+    fn amounts_that_are_counted_out_leave_no_trace_in_any_order() {
         let (mut one, mut other) = (Fingerprint::default(), Fingerprint::default());
         one.add("things", "a", &object());
         one.add("things", "b", &object());

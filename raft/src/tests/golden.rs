@@ -299,7 +299,7 @@ fn every_format_is_written_and_read_as_it_ever_was() {
 }
 
 #[test]
-fn what_older_programs_wrote_is_read_by_this_one() {
+fn forms_of_older_programs_are_read_by_this_one() {
     for level in 0..=FEATURE_LEVEL_MAX {
         let kept = kept(level);
         let transaction = decode_transaction(kept["transaction put"].clone()).unwrap().1;

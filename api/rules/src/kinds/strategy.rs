@@ -128,6 +128,12 @@ pub trait Strategy: Send + Sync + 'static {
         None
     }
 
+    /// The object after its first deletion, where the kind marks it in a way of its own. `None`: it is deleted as every object
+    /// is.
+    fn mark_deleted(&self, _context: &Context<'_>, _old: &Value) -> Option<Value> {
+        None
+    }
+
     /// Updates an object when its deletion starts, for example `status.phase: Terminating`.
     fn prepare_for_delete(&self, _object: &mut Value) {}
 

@@ -4,6 +4,7 @@
 //! fields and empty fields (zero without presence, empty lists and maps, null) are dropped; fields that are written
 //! even when empty are present.
 
+mod any_form;
 mod decode;
 mod duplicates;
 mod encode;

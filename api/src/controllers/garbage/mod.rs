@@ -29,7 +29,7 @@ use orch_schema::json;
 use tokio::sync::Semaphore;
 
 use self::decide::{Action, Decision, View, Write};
-use self::graph::{Graph, ObjectRef, Watched};
+use self::graph::{ObjectRef, Watched};
 use self::misplaced::{CrossNamespaceOwner, report};
 use self::ownership::Ownership;
 use super::client::{Client, Moment, Place, Propagation, for_each, is_overtaken};
@@ -98,8 +98,10 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
             }
             // An object absent in this state is gone for good.
             let applied = client.newest().await?;
-            let Watched { graph, queue, .. } = follower.advance(&applied);
-            for decided in decide_all(client, &applied.state, graph, due, queue) {
+            // Where kinds have gone and come, owners are looked up in those of this state.
+            client.follow_definitions().await;
+            let watched = follower.advance(&applied);
+            for decided in decide_all(client, &applied.state, watched, due) {
                 writes_under_way += decided.actions.len();
                 turns.start(carry_out(client, &places, decided));
             }
@@ -155,19 +157,24 @@ struct Ended {
 fn decide_all<S: Store>(
     client: &Client<S>,
     state: &State,
-    graph: &Graph,
+    watched: &mut Watched,
     due: Vec<ObjectRef>,
-    queue: &mut Queue<ObjectRef>,
 ) -> Vec<Decided> {
-    let view = View { state, graph, registry: &client.registry() };
+    let registry = client.registry();
     let (mut all, mut writes) = (Vec::new(), 0);
     for cause in due {
+        let queue = &mut watched.queue;
         if writes >= WRITES_MAX {
             queue.put_back(&cause, Duration::ZERO);
             continue;
         }
+        let view = View { state, graph: &watched.graph, registry: &registry };
         match view.decide(&cause) {
-            Ok(Decision { actions, look, misplaced }) => {
+            Ok(Decision { actions, look, misplaced, unserved }) => {
+                if unserved {
+                    watched.await_kinds(cause.clone());
+                }
+                let queue = &mut watched.queue;
                 look.iter().for_each(|next| queue.add(next, Duration::ZERO));
                 if actions.is_empty() && misplaced.is_none() {
                     queue.done(&cause);

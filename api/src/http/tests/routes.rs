@@ -180,7 +180,10 @@ impl Noted {
             let namespace = if resource.namespaced { "ns" } else { "" };
             let key = Key::new(&resource.storage, namespace, "n").unwrap();
             let place = if resource.namespaced { r#""namespace":"ns","# } else { "" };
-            let json = format!(r#"{{"metadata":{{"resourceVersion":"",{place}"name":"n","uid":"u"}}}}"#);
+            let is_scaled = resource.subresource(Action::Scale.subresource()).is_some();
+            let spec = if is_scaled { r#","spec":{"replicas":1}"# } else { "" };
+            let json =
+                format!(r#"{{"metadata":{{"resourceVersion":"",{place}"name":"n","uid":"u"}}{spec}}}"#);
             let json = Bytes::from(json);
             StoreOperation::Put(Put { key, json, revision_at: 32, index: Index::default() })
         };

@@ -25,7 +25,7 @@ fn widget(name: &str, data: Value) -> Value {
 }
 
 fn stored(server: &Server, name: &str) -> SharedObject {
-    let key = Key::new(&"widgets.stable.example.com".into(), "ns", name).unwrap();
+    let key = Key::new(&"widgets.stable.example.com.".into(), "ns", name).unwrap();
     server.pipeline.store.state().object(&key).unwrap().clone()
 }
 

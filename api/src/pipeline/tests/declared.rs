@@ -6,7 +6,7 @@ use orch_schema::{Column, ResourceType, Selectable};
 use super::*;
 use crate::conversion::testing::Renaming;
 use crate::negotiate::{Representation, View};
-use crate::registry::{DeclaredKind, DeclaredVersion};
+use crate::registry::{DeclaredKind, DeclaredVersion, End, Stage};
 use crate::render::{IncludeObject, Renderer};
 
 const FLEETS: &str = "/apis/stable.example.com/v1/namespaces/ns/fleets";
@@ -36,6 +36,7 @@ fn fleets(registry: &Registry) -> DeclaredKind {
         plural: "fleets".to_owned(),
         singular: "fleet".to_owned(),
         kind: "Fleet".to_owned(),
+        list_kind: "FleetList".to_owned(),
         short_names: Vec::new(),
         categories: Vec::new(),
         columns: table_columns(&columns).unwrap(),
@@ -56,12 +57,21 @@ fn fleets(registry: &Registry) -> DeclaredKind {
     let stored = Arc::new(orch_raft::WrittenAs { version: "v1".into(), definition: since });
     let deprecation = Some("stable.example.com/v1 Fleet is deprecated".to_owned());
     DeclaredKind {
-        schema: registry.schema.clone().into(),
         stored,
         stored_type: definition.type_id,
+        stored_schema: registry.schema.clone().into(),
         converter: Arc::new(Renaming::ready()),
         record: None,
-        versions: vec![DeclaredVersion { definition, since, deprecation }],
+        stage: Stage::Established,
+        versions: vec![DeclaredVersion {
+            definition,
+            schema: registry.schema.clone().into(),
+            since,
+            deprecation,
+            end: End::default(),
+            published: None,
+            constraints: None,
+        }],
     }
 }
 

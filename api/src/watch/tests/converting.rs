@@ -15,7 +15,7 @@ fn node(converter: &Renaming) -> (Node, Arc<Resource>) {
 }
 
 fn write(node: &Node, name: &str, color: Option<&str>) {
-    let key = Key::new(&"widgets.stable.example.com".into(), "ns", name).unwrap();
+    let key = Key::new(&"widgets.stable.example.com.".into(), "ns", name).unwrap();
     let operation = match color {
         None => Operation::Delete(key),
         Some(color) => {

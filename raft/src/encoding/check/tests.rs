@@ -164,7 +164,7 @@ proptest! {
 
     /// Members apply transactions that passed the check: decoding must neither fail nor lose a part.
     #[test]
-    fn what_passes_decodes_to_what_it_says(
+    fn entries_that_pass_the_check_decode_to_what_they_say(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
         level in 0..=FEATURE_LEVEL_MAX,

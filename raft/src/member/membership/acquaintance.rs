@@ -7,7 +7,7 @@
 //! snapshot. Its registration does not tell how far its log reaches, since registrations are written through the leader.
 //! Only its acknowledgements to this leader count.
 //!
-//! Owns the log index since which each voter is known to be a voter, as far as this process has seen it. The argument is in
+//! Owns that refusal; since which entry each voter is known to be one is in `voters_since`. The argument is in
 //! docs/decisions/0016.
 //!
 //! Invariant: a voter counts as known to another only if the other's log has the entry that promoted it.
@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use openraft::async_runtime::watch::WatchReceiver;
 use orch_proto::store as wire;
-use parking_lot::Mutex;
 use wire::change_request::Kind as Change;
 
 use crate::Runtime;
@@ -24,23 +23,6 @@ use crate::disk::Disk;
 use crate::member::core::Core;
 use crate::member::identity::is_founder;
 use crate::transport::{NodeId, Transport};
-
-/// For each voter of the newest committed membership: the log index of the first membership with this voter that this
-/// process looked at. At least the index of its promotion.
-#[derive(Default)]
-pub(crate) struct VotersSince(Mutex<BTreeMap<u64, u64>>);
-
-impl VotersSince {
-    /// Notes the committed membership of entry `at`, whose voters are `voters`; returns the index of each voter.
-    fn note(&self, at: u64, voters: &BTreeSet<u64>) -> BTreeMap<u64, u64> {
-        let mut since = self.0.lock();
-        since.retain(|id, _| voters.contains(id));
-        for id in voters {
-            since.entry(*id).or_insert(at);
-        }
-        since.clone()
-    }
-}
 
 /// The voters that the voter `id` may not know.
 struct Unknown {

@@ -12,8 +12,9 @@ mod completion;
 mod feasible;
 mod handover;
 mod succession;
+mod voters_since;
 
-use self::acquaintance::VotersSince;
+use self::voters_since::VotersSince;
 
 /// The state of a leader while the membership changes.
 #[derive(Default)]

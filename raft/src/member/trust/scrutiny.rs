@@ -9,15 +9,11 @@
 //!
 //! Owns the rules, and how links reach them: links are made before the member that they belong to.
 
+mod checks;
+
 use std::sync::{Arc, OnceLock, Weak};
 
-use openraft::async_runtime::watch::WatchReceiver;
-
-use crate::Runtime;
-use crate::disk::Disk;
-use crate::member::consensus::{LogId, term_of};
-use crate::member::core::Core;
-use crate::transport::{NodeId, Transport};
+use crate::member::consensus::LogId;
 
 /// How far the term of a request may be ahead of the term of the last entry applied here. Terms grow by elections, at most
 /// a few in a second, and not at all where no majority answers. A made-up term must not use up the range of terms.
@@ -79,40 +75,6 @@ impl Scrutiny for Scrutinized {
     }
 }
 
-impl<R: Runtime, D: Disk, T: Transport> Scrutiny for Core<R, D, T> {
-    fn may_promise(&self, peer: u64) -> bool {
-        self.is_compared(NodeId(peer))
-    }
-
-    fn is_term_possible(&self, term: u64) -> bool {
-        term <= self.term_limit(true)
-    }
-
-    fn is_followed(&self) -> bool {
-        Core::is_followed(self)
-    }
-
-    fn may_warn(&self, cause: &'static str) -> bool {
-        self.warnings.may_warn(cause)
-    }
-}
-
-impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
-    /// The highest term that elections can have led to. `is_doubtful`: no member but the sender vouches for the term.
-    pub(crate) fn term_limit(&self, is_doubtful: bool) -> u64 {
-        let applied = self.raft.metrics().borrow_watched().last_applied;
-        let ahead = if is_doubtful { DOUBTFUL_TERMS_AHEAD_MAX } else { TERMS_AHEAD_MAX };
-        let by_log = applied.as_ref().map_or(0, term_of).saturating_add(ahead);
-        // Where this member's own term is far ahead of its log, it adopted a term that may have been made up.
-        let by_own = self.term().saturating_add(ELECTIONS_AHEAD_MAX);
-        if is_doubtful && by_own > by_log.saturating_add(ELECTIONS_AHEAD_MAX) {
-            by_log
-        } else {
-            by_log.max(by_own)
-        }
-    }
-}
-
 /// Whether a follower that was sent entries after `previous` through `last` can have acknowledged them through `through`.
 pub(crate) fn is_within(through: Option<LogId>, previous: Option<LogId>, last: Option<LogId>) -> bool {
     let is_position = |id: LogId, sent: LogId| id.index != sent.index || id == sent;
@@ -129,7 +91,7 @@ mod tests {
     use crate::member::consensus::log_id;
 
     #[test]
-    fn what_was_not_sent_is_not_acknowledged() {
+    fn entries_that_were_not_sent_are_not_acknowledged() {
         let (previous, last) = (Some(log_id(2, 10)), Some(log_id(3, 15)));
         let within = |term, index| is_within(Some(log_id(term, index)), previous, last);
         assert!(within(2, 10) && within(3, 15) && within(2, 12) && within(3, 12));

@@ -1,12 +1,19 @@
 //! A kind whose rules are data: those of its definition.
 //!
 //! Owns the behaviour that the reference gives to every kind without code of its own: the status sub-resource, the generation,
-//! scale by paths, columns by paths, selectable fields by path. It names no kind. Names, verbs, and which fields a write resets
+//! the order in which values are checked (schema, scale, embedded objects, list types), scale by paths, columns by paths,
+//! selectable fields by path. It names no kind. Names, verbs, and which fields a write resets
 //! stand in the definition ([`ResourceType`]) and are read where those of built-in kinds are.
 
 mod columns;
+pub mod described;
 mod finalizers;
 mod scaled;
+pub mod schema;
+mod version_order;
+
+use std::fmt;
+use std::sync::Arc;
 
 use orch_proto::Brand;
 use orch_schema::value::Value;
@@ -19,6 +26,8 @@ use crate::validate::tree::{Tree, carry, child_mut, is_unchanged, unset};
 
 use columns::Columns;
 pub use columns::table_columns;
+use schema::Constraints;
+pub use version_order::version_order;
 
 /// The strategy of a kind that a definition declares.
 #[derive(Debug)]
@@ -29,6 +38,17 @@ pub struct DefinedKind {
     scale: Option<ScalePaths>,
     columns: Columns,
     deprecation: Option<String>,
+    constraints: Option<MakeConstraints>,
+}
+
+/// Gives the rules of a kind's schema, which it makes when they are first needed.
+#[derive(Clone)]
+struct MakeConstraints(Arc<dyn Fn() -> Arc<Constraints> + Send + Sync>);
+
+impl fmt::Debug for MakeConstraints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MakeConstraints").finish_non_exhaustive()
+    }
 }
 
 impl DefinedKind {
@@ -42,7 +62,40 @@ impl DefinedKind {
             scale: part(Action::Scale).and_then(|part| part.scale.clone()),
             columns: Columns::of(&definition.columns),
             deprecation,
+            constraints: None,
         }
+    }
+
+    /// The strategy with the rules of the kind's schema. `make` is called for each write: it makes the rules once, when they are
+    /// first needed, and gives the same ones then.
+    #[must_use]
+    pub fn with_constraints(self, make: Arc<dyn Fn() -> Arc<Constraints> + Send + Sync>) -> DefinedKind {
+        DefinedKind { constraints: Some(MakeConstraints(make)), ..self }
+    }
+
+    /// The errors of a whole object. `old`: the one that it replaces.
+    fn validate(&self, old: Option<&Value>, new: &Value) -> FieldErrors {
+        let constraints = self.constraints.as_ref().map(|MakeConstraints(make)| make());
+        let scale = || self.scale.as_ref().map(|paths| scaled::validate(new, paths)).unwrap_or_default();
+        let Some(constraints) = constraints else { return scale() };
+        let mut errors = constraints.validate(new, old);
+        errors.extend(scale());
+        errors.extend(constraints.validate_rest(new, old));
+        constraints.note_unchecked(&mut errors);
+        errors
+    }
+
+    /// The errors of a write of the status.
+    fn validate_status(&self, old: &Value, new: &Value) -> FieldErrors {
+        let constraints = self.constraints.as_ref().map(|MakeConstraints(make)| make());
+        let scale =
+            || self.scale.as_ref().map(|paths| scaled::validate_status(new, paths)).unwrap_or_default();
+        let Some(constraints) = constraints else { return scale() };
+        let mut errors = constraints.validate_status(new, old);
+        errors.extend(scale());
+        errors.extend(constraints.validate_status_rest(new, old));
+        constraints.note_unchecked(&mut errors);
+        errors
     }
 }
 
@@ -67,7 +120,14 @@ impl Strategy for DefinedKind {
     }
 
     fn validate_create(&self, _context: &Context<'_>, new: &Value) -> FieldErrors {
-        self.scale.as_ref().map(|paths| scaled::validate(new, paths)).unwrap_or_default()
+        self.validate(None, new)
+    }
+
+    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
+        match context.action {
+            Action::Status => self.validate_status(old, new),
+            _ => self.validate(Some(old), new),
+        }
     }
 
     fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
@@ -169,7 +229,7 @@ mod tests {
             (
                 json!({"replicas": "many"}),
                 &[
-                    ".spec.replicas: Invalid value: \"many\": .spec.replicas accessor error: many is of the type string, expected int64",
+                    ".spec.replicas: Invalid value: 0: .spec.replicas accessor error: many is of the type string, expected int64",
                 ],
             ),
         ] {

@@ -1,11 +1,10 @@
 //! The fields of an object that its scale shows: numbers of replicas, and the text of a selector.
 
 use orch_schema::ScalePaths;
+use orch_schema::excerpt::part;
 use orch_schema::value::Value;
 
 use crate::json_path::text;
-use crate::kinds::scale::field_at;
-use crate::validate::tree::shown;
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// The largest number of replicas.
@@ -14,23 +13,32 @@ const REPLICAS_MAX: i64 = 2_147_483_647;
 /// Checks the fields at `paths`. As in the reference, an error has the path of the definition, with its dot.
 pub(super) fn validate(object: &Value, paths: &ScalePaths) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    for steps in [&paths.spec_replicas, &paths.status_replicas] {
-        errors.extend(validate_count(field_at(object, steps), steps));
-    }
-    let selector = field_at(object, &paths.selector);
+    errors.extend(count_at(object, &paths.spec_replicas));
+    errors.extend(validate_status(object, paths));
+    errors
+}
+
+/// Checks the fields that a write of the status sets.
+pub(super) fn validate_status(object: &Value, paths: &ScalePaths) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    errors.extend(count_at(object, &paths.status_replicas));
     // A built-in kind that is defined anew has a selector of its own form; a definition's path leads to a text.
-    if !(selector.is_null() || selector.is_string() || selector.is_object()) {
-        errors.extend(Some(wrong_type(selector, &paths.selector, "string")));
+    match read(object, &paths.selector) {
+        Ok(Value::Null | Value::String(_) | Value::Object(_)) => {}
+        Ok(other) => errors.push(wrong_type(other, &paths.selector, &paths.selector, "string")),
+        Err(error) => errors.push(error("\"\"")),
     }
     errors
 }
 
-fn validate_count(count: &Value, steps: &[String]) -> Option<FieldError> {
-    let number = match count {
-        Value::Null => return None,
-        count => match count.as_i64() {
+/// Checks the number at a path.
+fn count_at(object: &Value, steps: &[String]) -> Option<FieldError> {
+    let number = match read(object, steps) {
+        Err(error) => return Some(error("0")),
+        Ok(Value::Null) => return None,
+        Ok(count) => match count.as_i64() {
             Some(number) => number,
-            None => return Some(wrong_type(count, steps, "int64")),
+            None => return Some(wrong_type(count, steps, steps, "int64")),
         },
     };
     let refused = |told| Some(FieldError::invalid(Path::new(&dotted(steps)), &number.to_string(), told));
@@ -41,9 +49,34 @@ fn validate_count(count: &Value, steps: &[String]) -> Option<FieldError> {
     }
 }
 
-/// The error of a value of another type than `wanted`.
-fn wrong_type(value: &Value, steps: &[String], wanted: &str) -> FieldError {
-    let path = dotted(steps);
+/// The value at a path; null where there is none. The error is that of a value on the way that has no members; it is given the
+/// value that it shows.
+fn read<'v>(
+    object: &'v Value,
+    steps: &'v [String],
+) -> Result<&'v Value, impl FnOnce(&str) -> FieldError + 'v> {
+    let mut value = object;
+    for (at, step) in steps.iter().enumerate() {
+        value = match value {
+            Value::Null => return Ok(value),
+            Value::Object(map) => map.get(step).unwrap_or(&Value::Null),
+            other => {
+                let met = &steps[..=at];
+                return Err(move |shown: &str| mismatch(other, shown, steps, met, "map[string]interface{}"));
+            }
+        };
+    }
+    Ok(value)
+}
+
+/// The error of a value of another type than `wanted`. `met`: the path up to it.
+fn wrong_type(value: &Value, steps: &[String], met: &[String], wanted: &str) -> FieldError {
+    let zero = if wanted == "string" { "\"\"" } else { "0" };
+    mismatch(value, zero, steps, met, wanted)
+}
+
+/// The error of a value of another type than `wanted`, shown as `zero`: the reference has read nothing then.
+fn mismatch(value: &Value, zero: &str, steps: &[String], met: &[String], wanted: &str) -> FieldError {
     let found = match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",
@@ -53,8 +86,10 @@ fn wrong_type(value: &Value, steps: &[String], wanted: &str) -> FieldError {
         Value::Array(_) => "[]interface {}",
         Value::Object(_) => "map[string]interface {}",
     };
-    let detail = format!("{path} accessor error: {} is of the type {found}, expected {wanted}", text(value));
-    FieldError::invalid(Path::new(&path), &shown(value), &detail)
+    let told = text(value);
+    let detail =
+        format!("{} accessor error: {} is of the type {found}, expected {wanted}", dotted(met), part(&told));
+    FieldError::invalid(Path::new(&dotted(steps)), zero, &detail)
 }
 
 /// The path as the definition writes it: `.spec.replicas`.

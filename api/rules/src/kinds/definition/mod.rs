@@ -14,7 +14,10 @@ mod approval;
 mod columns;
 pub mod conditions;
 mod conversion;
+#[cfg(test)]
+mod corpus;
 mod defaults;
+mod deletion;
 mod hoist;
 pub mod names;
 mod ratchet;
@@ -33,13 +36,14 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 pub use approval::approval;
+pub use deletion::finalizer;
 pub use schema::non_structural;
 pub use webhook_client::has_unreadable_ca_bundle;
 
 use crate::Action;
-use crate::kinds::{Cell, Context, Strategy, object_meta};
+use crate::kinds::{Cell, Context, Strategy};
 use crate::validate::tree::Tree;
-use crate::validate::{FieldError, FieldErrors, Path};
+use crate::validate::{FieldError, FieldErrors, Path, validate_object_meta_update};
 
 /// The rules of definitions.
 #[derive(Debug)]
@@ -65,13 +69,14 @@ impl Strategy for CustomResourceDefinition {
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = FieldErrors::new();
         errors.extend(name_of_resource(new));
-        errors.extend(object_meta::on_create(context, new));
         errors.extend(spec::validate_whole(context, None, new));
         errors
     }
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
-        let mut errors = object_meta::on_update(context, old, new);
+        // Finalizers without a domain are the cluster's own, too.
+        let metadata = Path::new("metadata");
+        let mut errors = validate_object_meta_update(new.at("metadata"), old.at("metadata"), &metadata);
         match context.action {
             Action::Status => {
                 let accepted = Path::new("status").child("acceptedNames");
@@ -80,6 +85,10 @@ impl Strategy for CustomResourceDefinition {
             _ => errors.extend(spec::validate_whole(context, Some(old), new)),
         }
         errors
+    }
+
+    fn mark_deleted(&self, context: &Context<'_>, old: &Value) -> Option<Value> {
+        deletion::marked(context, old)
     }
 
     fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {

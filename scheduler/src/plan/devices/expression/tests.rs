@@ -72,7 +72,7 @@ fn attributes_have_the_types_of_their_values() {
 }
 
 #[test]
-fn what_is_absent_can_be_guarded() {
+fn absent_members_can_be_guarded() {
     check("has(device.attributes['d.io'].model)", true);
     check("has(device.attributes['d.io'].none)", false);
     check("has(device.attributes['none.io'].model)", false);
@@ -88,7 +88,7 @@ fn what_is_absent_can_be_guarded() {
 }
 
 #[test]
-fn what_is_absent_and_not_guarded_is_an_error() {
+fn a_member_that_is_absent_and_not_guarded_is_an_error() {
     for source in ["device.attributes['d.io'].none == 'x'", "device.attributes['none.io'].model == 'x'"] {
         let told = evaluate(source).unwrap_err().to_string();
         assert!(told.starts_with("CEL runtime error: no such key: "), "{told}");

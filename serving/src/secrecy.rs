@@ -1,6 +1,7 @@
-//! Protects the secrets of the process at its start: files for their owner alone, no core dump, no tracing.
+//! Protects the secrets of a program at its start: files for their owner alone, no core dump, no tracing.
 //!
-//! Its memory holds private keys, tokens and the cluster's objects in clear. A core dump would write them to a file
+//! The memory of `orch` holds private keys, tokens and the cluster's objects in clear, that of `scheduler` a key, tokens and the
+//! objects that it schedules by. A core dump would write them to a file
 //! that another user may read, and a process of the same user could attach with ptrace.
 
 use rustix::fs::Mode;

@@ -1,0 +1,1 @@
+//! Tests of the loop of definitions over one state machine in memory.
