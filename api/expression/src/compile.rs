@@ -15,6 +15,7 @@ use crate::allowance::{Charge, Exhausted};
 use crate::check::{Checked, Name, is_binding};
 use crate::cost::Price;
 use crate::evaluate::fold_constant;
+use crate::functions::Style;
 use crate::macros::ACCUMULATOR;
 use crate::parse::Parsed;
 use crate::pattern::{Pattern, PatternLimits};
@@ -93,12 +94,12 @@ impl Compiler<'_> {
         }
         let Some(resolved) = self.checked.calls.get(&id) else { return Ok(Node::Constant(Val::Null)) };
         let target = match resolved.style {
-            crate::functions::Style::Method => call.target.as_deref(),
-            crate::functions::Style::Global => None,
+            Style::Method => call.target.as_deref(),
+            Style::Global => None,
         };
         let parts: Vec<&IdedExpr> = target.into_iter().chain(&call.args).collect();
         let name = resolved.function.name;
-        if let Some(special) = self.special(name, &parts)? {
+        if let Some(special) = self.special(name, resolved.style, &parts)? {
             return Ok(special);
         }
         let arguments = parts.into_iter().map(|part| self.node(part)).collect::<Result<Box<[Node]>, _>>()?;
@@ -127,7 +128,7 @@ impl Compiler<'_> {
     }
 
     /// The node of an operator that does not evaluate all of its operands, and of what is done in place.
-    fn special(&mut self, name: &str, parts: &[&IdedExpr]) -> Result<Option<Node>, Exhausted> {
+    fn special(&mut self, name: &str, style: Style, parts: &[&IdedExpr]) -> Result<Option<Node>, Exhausted> {
         Ok(Some(match (name, parts) {
             (operators::LOGICAL_AND, [one, other]) => Node::And(self.pair(one, other)?),
             (operators::LOGICAL_OR, [one, other]) => Node::Or(self.pair(one, other)?),
@@ -138,8 +139,9 @@ impl Compiler<'_> {
             ("orValue", [one, other]) => Node::OptionalOrValue(self.pair(one, other)?),
             ("matches", [text, pattern]) => {
                 let Expr::Literal(LiteralValue::String(source)) = &pattern.expr else { return Ok(None) };
-                let text = self.node(text)?;
-                Node::Matches(Box::new(Matches { text, pattern: self.pattern(source.inner(), pattern.id)? }))
+                let (text, is_function) = (self.node(text)?, style == Style::Global);
+                let pattern = self.pattern(source.inner(), pattern.id)?;
+                Node::Matches(Box::new(Matches { text, pattern, is_function }))
             }
             (operators::ADD, [list, items]) => match (&list.expr, &items.expr) {
                 (Expr::Ident(name), Expr::List(made)) if name == ACCUMULATOR => {

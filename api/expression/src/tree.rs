@@ -73,6 +73,8 @@ pub(crate) struct Matches {
     pub(crate) text: Node,
     /// Place of the pattern among those of the program.
     pub(crate) pattern: usize,
+    /// It is written as a function of two texts, which costs less.
+    pub(crate) is_function: bool,
 }
 
 /// A pattern that stands in an expression.

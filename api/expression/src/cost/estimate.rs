@@ -185,8 +185,9 @@ impl<'a> Walk<'a> {
         }
         let path = match (resolved.function.name, parts.first(), known.into_iter().next()) {
             (operators::INDEX, Some(part), Some(of)) => match self.checked.type_of(part.id) {
-                Type::List(_) => joined(of.path, ITEMS),
-                Type::Map(_) => joined(of.path, VALUES),
+                // As for loops: what has no path of its own is looked up behind an empty one.
+                Type::List(_) => joined(Some(of.path.unwrap_or_default()), ITEMS),
+                Type::Map(_) => joined(Some(of.path.unwrap_or_default()), VALUES),
                 _ => None,
             },
             _ => None,

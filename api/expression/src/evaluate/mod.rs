@@ -198,7 +198,7 @@ fn matches<'v>(run: &mut Run<'v>, one: &'v Matches) -> Outcome<'v> {
     let text = evaluate(run, &one.text)?;
     let Val::Text(text) = &text else { return Err(no_overload()) };
     let standing = &run.patterns[one.pattern];
-    run.charge(cost::of_match(text, &standing.source))?;
+    run.charge(if one.is_function { 1 } else { cost::of_match(text, &standing.source) })?;
     let pattern = match &standing.compiled {
         Ok(pattern) => pattern,
         Err(reason) => return Err(fault(reason.to_string())),

@@ -150,7 +150,8 @@ pub(super) const ALL: &[Declared] = &[
     (
         "matches",
         strings::matches,
-        &[("(string, string) -> bool", Matches), ("string.(string) -> bool", Matches)],
+        // The reference has no price for the first form.
+        &[("(string, string) -> bool", One), ("string.(string) -> bool", Matches)],
     ),
     ("getFullYear", times::full_year, TIME),
     ("getMonth", times::month, TIME),
