@@ -47,10 +47,6 @@ const NOT_READY: &str = "the member has not caught up with the log yet, or its d
 /// The refusal while another change is under way.
 const BUSY: &str = "another change of the members is under way";
 
-/// How long a change waits for another one: beyond a look for changes that are half done (see completion), which holds the same lock for
-/// a moment, and well below what a change of the voters takes while a member is away.
-const BUSY_MAX: Duration = Duration::from_millis(500);
-
 /// The refusal when the change was certainly not made.
 const NO_LEADER: &str = "no leader was reached in time; nothing was changed";
 
@@ -181,9 +177,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             },
             Change::AddLearner(_) | Change::Promote(_) | Change::Undo(_) => {}
         }
-        let Some(_alone) = within::<R, _>(BUSY_MAX, self.changes.changing.lock().boxed()).await else {
-            return Outcome::Refused(BUSY.to_owned());
-        };
+        let Ok(_alone) = self.changes.changing.try_lock() else { return Outcome::Refused(BUSY.to_owned()) };
         if let Err(reason) = self.wait_feasible(&change).await {
             return Outcome::Refused(reason);
         }
