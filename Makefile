@@ -29,7 +29,10 @@ ARGS ?=
 CHECKED = --config .cargo/checked.toml
 SIM = $(CARGO) $(CHECKED) test --release --test search --
 
-.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling oracle power bench bench-scheduler failover upgrade attacks services microbench prices verify vectors fuzz setup build release
+# Where the corpus of public definitions lies (cluster-tests/corpus/README.md); it is not in this repository.
+CORPUS ?=
+
+.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling oracle power bench bench-scheduler failover upgrade attacks services microbench prices verify vectors corpus fuzz setup build release
 
 run: setup ## Start a node for development with a scheduler; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -121,6 +124,9 @@ microbench: setup ## Measure what changing one object costs, without a server; o
 # In the profile and with the checks of the tests, so that nothing but the program itself is built behind them.
 prices: setup ## Hold the prices of expressions and patterns against the clock; fails where one is wrong by more than two
 	$(CARGO) $(CHECKED) test --release --bench price
+
+corpus: build ## Replay the whole corpus of public definitions against a node (CORPUS=DIR; ARGS='--project kro')
+	.ci/corpus "$(CORPUS)" $(ARGS)
 
 vectors: build ## Replay the recorded scenarios and print every difference; ARGS='--area crud'
 	$(CARGO) run --quiet --release --bin vectors -- --start $(ARGS)

@@ -2,9 +2,11 @@
 //!
 //! Owns no behaviour: objects are shared with the store, and nothing is encoded here.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use orch_raft::Revision;
 use orch_raft::object::SharedObject;
+use orch_raft::{Revision, WrittenAs};
 
 use crate::index::Way;
 use crate::status::Status;
@@ -25,10 +27,13 @@ pub enum Answer {
 
 /// An object after a write.
 pub struct Written {
-    /// Canonical JSON in the stored form, without `apiVersion` and `kind`; with a revision unless nothing was stored.
+    /// Canonical JSON in the form `written_as`, or else the stored form, without `apiVersion` and `kind`; with a revision
+    /// unless nothing was stored.
     pub json: Bytes,
     /// The stored object, unless this was a dry run or the object is gone.
     pub stored: Option<SharedObject>,
+    /// The form of `json`, where objects of the kind say it.
+    pub written_as: Option<Arc<WrittenAs>>,
     /// Created, changed, or waiting for its deletion.
     pub outcome: WriteOutcome,
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use orch_rules::Action;
 use orch_schema::TypeId;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Subject};
 use crate::registry::{Registry, Resource};
 use crate::request::{Target, Verb};
 
@@ -26,22 +26,32 @@ impl Registry {
     ///
     /// # Errors
     /// `NoPage`: the resource is not served. `UnknownPath`: its sub-resource is not, or the path has a namespace too
-    /// many or too few.
+    /// many or too few. Of a declared kind these are `NotFound` and `NoPage`.
     pub fn endpoint(&self, target: &Target) -> Result<Endpoint<'_>, ApiError> {
         let resource = self.find(&target.group, &target.version, &target.resource).ok_or(ApiError::NoPage)?;
         // Behind a proxy, the rest of the path is another server's.
         let is_whole = |action: &Action| target.subpath.is_empty() || *action == Action::Proxy;
-        let action = resource.action(&target.subresource).filter(is_whole).ok_or(ApiError::UnknownPath)?;
+        let action = resource.action(&target.subresource).filter(is_whole);
+        let action = action.ok_or_else(|| unknown_part(resource, target))?;
         let misplaced = !resource.namespaced && !target.namespace.is_empty();
         // Below the deprecated prefix, objects are watched, and nothing else: the right that was asked for is `watch`.
         let is_watched_part = target.deprecated_watch && action != Action::Object;
         // A single object of a namespaced resource has no path without its namespace.
         let lacks_namespace = resource.namespaced && target.namespace.is_empty() && !target.name.is_empty();
         if misplaced || lacks_namespace || is_watched_part {
-            Err(ApiError::UnknownPath)
+            // Paths that lead to no declared resource are nobody's.
+            Err(if resource.is_declared() { ApiError::NoPage } else { ApiError::UnknownPath })
         } else {
             Ok(Endpoint { resource: resource.of_action(action), action })
         }
+    }
+}
+
+/// The error of a sub-resource that `resource` does not have.
+fn unknown_part(resource: &Resource, target: &Target) -> ApiError {
+    match resource.is_declared() {
+        true => ApiError::NotFound(Subject::resource(resource, &target.name)),
+        false => ApiError::UnknownPath,
     }
 }
 
@@ -49,7 +59,7 @@ impl Endpoint<'_> {
     /// Checks that `verb` is served on `target`, from which this endpoint was resolved.
     ///
     /// # Errors
-    /// `MethodNotAllowed`: the verb is not served on this path. `UnknownPath`: no verb is, as on the path of a single review.
+    /// `MethodNotAllowed`, `Unserved`: the verb is not served on this path. `UnknownPath`: no verb is, as on the path of a single review.
     pub fn check_verb(&self, target: &Target, verb: Verb) -> Result<(), ApiError> {
         if self.action == Action::Object && !self.serves_any(target) {
             return Err(ApiError::UnknownPath);
@@ -64,7 +74,15 @@ impl Endpoint<'_> {
             }
             subresource => self.allows_part(subresource, verb),
         };
-        if is_served { Ok(()) } else { Err(ApiError::MethodNotAllowed) }
+        if is_served {
+            return Ok(());
+        }
+        match self.resource.is_declared() {
+            true => {
+                Err(ApiError::Unserved { verb: verb.as_str(), subject: Subject::resource(self.resource, "") })
+            }
+            false => Err(ApiError::MethodNotAllowed),
+        }
     }
 
     /// Whether the path of an object, or of a collection, has any verb.

@@ -87,6 +87,14 @@ pub enum ApiError {
     /// The path does not serve this verb.
     #[error("method not allowed")]
     MethodNotAllowed,
+    /// No object of this declared kind, or of this sub-resource, has a path with this verb.
+    #[error("{verb} is not supported")]
+    Unserved {
+        /// The verb.
+        verb: &'static str,
+        /// The resource; without a name.
+        subject: Subject,
+    },
     /// The server writes none of the representations in `Accept`.
     #[error("not acceptable")]
     NotAcceptable(NotAcceptable),
@@ -157,6 +165,9 @@ pub enum ApiError {
         /// Seconds after which the budget may allow it; 0 where that is not known.
         retry_after_seconds: u32,
     },
+    /// An object cannot be converted between two versions of its kind. The reference's message; a watch ends with it.
+    #[error("{0}")]
+    Unconverted(String),
     /// A request that the reference answers with code 500, a message, and no reason.
     #[error("{0}")]
     Unsupported(String),
@@ -191,6 +202,8 @@ pub enum NotAcceptable {
     Alone(&'static str),
     /// The media type is known, its parameters (`as=`, `g=`, `v=`) are not.
     Parameters,
+    /// The kind has no media types but those of text.
+    Text,
     /// The media type is known, but cannot carry watch events.
     Stream,
     /// The object cannot be converted to the requested view. The message is complete.

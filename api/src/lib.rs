@@ -12,6 +12,8 @@ pub mod authn;
 pub mod authz;
 pub mod connect;
 pub mod controllers;
+pub mod conversion;
+pub mod definitions;
 mod document;
 pub mod egress;
 pub mod endpoint;
@@ -23,6 +25,7 @@ pub mod follow;
 pub mod gate;
 pub mod http;
 pub mod index;
+pub mod making;
 pub mod metrics;
 pub mod negotiate;
 pub mod openapi;
@@ -37,8 +40,10 @@ pub mod signing;
 #[cfg(test)]
 mod stages;
 pub mod status;
+pub mod tables;
 #[cfg(test)]
 mod testing;
+mod waiting;
 pub mod watch;
 
 pub use orch_rules::expression;

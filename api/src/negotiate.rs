@@ -69,7 +69,7 @@ impl Representation {
     /// Whether the stored bytes of `resource`'s objects are handed out as they are.
     pub fn is_as_stored(&self, resource: &Resource) -> bool {
         let is_plain = self.encoding == Encoding::Json && self.view == View::Whole && !self.pretty;
-        is_plain && resource.conversion.is_none()
+        is_plain && resource.direct().is_none()
     }
 }
 
@@ -129,6 +129,21 @@ pub fn negotiate_without_table(
     brand: &Brand,
 ) -> Result<Representation, ApiError> {
     negotiate_of(accept, user_agent, query, brand, |_, view| view != View::Table)
+}
+
+/// Chooses the representation for a declared kind, whose objects have no Protobuf.
+///
+/// # Errors
+/// As for [`negotiate`].
+pub fn negotiate_text(
+    accept: Option<&str>,
+    user_agent: &str,
+    query: &Query,
+    brand: &Brand,
+) -> Result<Representation, ApiError> {
+    let is_text = |encoding, view| encoding != Encoding::Protobuf || View::is_metadata(view);
+    let found = negotiate_of(accept, user_agent, query, brand, is_text);
+    found.map_err(|_| ApiError::NotAcceptable(NotAcceptable::Text))
 }
 
 /// Chooses the representation for a document that has no other views, such as those of discovery.

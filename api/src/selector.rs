@@ -90,7 +90,8 @@ mod tests {
             coarse: false,
         };
         let declared = &[field("spec.nodeName", Some("spec.host")), field("status.phase", None)];
-        let fields = FieldSelector::parse(fields, SelectableFields { declared, namespaced: true });
+        let fields =
+            FieldSelector::parse(fields, SelectableFields { declared, namespaced: true, is_defined: false });
         Selector { labels: LabelSelector::parse(labels).unwrap(), fields: fields.unwrap() }
     }
 

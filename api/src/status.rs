@@ -126,6 +126,12 @@ impl Status {
                 let message = "the server does not allow this method on the requested resource";
                 generic(405, "MethodNotAllowed", message.to_owned())
             }
+            ApiError::Unserved { verb, subject } => {
+                let resource = format!("{}.{}", subject.kind, subject.group);
+                let message = format!("{verb} is not supported on resources of kind {resource:?}");
+                let details = Some(Details { subject: subject.clone(), ..Details::default() });
+                Status { details, ..plain(405, "MethodNotAllowed", &message) }
+            }
             ApiError::NotAcceptable(which) => not_acceptable(which, brand),
             ApiError::UnsupportedMediaType(message) if message.starts_with("415") => {
                 generic(415, "UnsupportedMediaType", message.clone())
@@ -185,7 +191,7 @@ impl Status {
             ApiError::DisruptionBudget { cause, retry_after_seconds } => {
                 disruption_budget(cause, *retry_after_seconds)
             }
-            ApiError::Unsupported(message) => plain(500, "", message),
+            ApiError::Unsupported(message) | ApiError::Unconverted(message) => plain(500, "", message),
             // Clients know this message of etcd. It has no reason, as in the reference.
             ApiError::ObjectTooLarge(_) => plain(500, "", "etcdserver: request is too large"),
             // Without `Retry-After`: only freed space or a higher quota helps.
@@ -331,6 +337,10 @@ fn not_acceptable(which: &NotAcceptable, brand: &Brand) -> Status {
             let list = format!("application/json, application/yaml, {protobuf}");
             let message = format!("only the following media types are accepted: {list}");
             plain(406, "NotAcceptable", &message)
+        }
+        NotAcceptable::Text => {
+            let message = "only the following media types are accepted: application/json, application/yaml";
+            plain(406, "NotAcceptable", message)
         }
         NotAcceptable::Stream => {
             let list = format!("application/json;stream=watch, {protobuf};stream=watch");

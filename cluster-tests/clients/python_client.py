@@ -11,7 +11,7 @@ import threading
 import time
 import urllib.parse
 
-from kubernetes import client, config, watch
+from kubernetes import client, config, dynamic, watch
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config.incluster_config import InClusterConfigLoader
 from kubernetes.leaderelection import electionconfig, leaderelection
@@ -224,6 +224,44 @@ def in_cluster(core):
         expect_error(401, "Unauthorized", maps.list_namespaced_config_map, NAMESPACE)
 
 
+def custom_kinds():
+    """A definition, its objects through the interface for custom objects, and through the dynamic client."""
+    extensions, custom = client.ApiextensionsV1Api(), client.CustomObjectsApi()
+    group, plural = "python.example.com", "robots"
+    schema = client.V1JSONSchemaProps(type="object", properties={
+        "spec": client.V1JSONSchemaProps(type="object", required=["arms"], properties={
+            "arms": client.V1JSONSchemaProps(type="integer", minimum=0),
+            "colour": client.V1JSONSchemaProps(type="string", default="grey")}),
+        "status": client.V1JSONSchemaProps(type="object", properties={"arms": client.V1JSONSchemaProps(type="integer")})})
+    version = client.V1CustomResourceDefinitionVersion(
+        name="v1", served=True, storage=True, schema=client.V1CustomResourceValidation(open_apiv3_schema=schema),
+        subresources=client.V1CustomResourceSubresources(status={}))
+    names = client.V1CustomResourceDefinitionNames(plural=plural, kind="Robot", singular="robot")
+    spec = client.V1CustomResourceDefinitionSpec(group=group, scope="Namespaced", names=names, versions=[version])
+    name = f"{plural}.{group}"
+    extensions.create_custom_resource_definition(client.V1CustomResourceDefinition(metadata=client.V1ObjectMeta(name=name), spec=spec))
+    for event in watch.Watch().stream(extensions.list_custom_resource_definition, field_selector=f"metadata.name={name}", timeout_seconds=30):
+        conditions = event["object"].status and event["object"].status.conditions or []
+        if any(condition.type == "Established" and condition.status == "True" for condition in conditions):
+            break
+    robot = lambda name, arms: {"apiVersion": f"{group}/v1", "kind": "Robot", "metadata": {"name": name}, "spec": {"arms": arms}}
+    made = custom.create_namespaced_custom_object(group, "v1", NAMESPACE, plural, robot("a", 2))
+    assert made["spec"] == {"arms": 2, "colour": "grey"} and made["metadata"]["generation"] == 1, made
+    details = expect_error(422, "Invalid", custom.create_namespaced_custom_object, group, "v1", NAMESPACE, plural, robot("b", -1))
+    assert details["causes"][0]["field"] == "spec.arms", details
+    told = custom.patch_namespaced_custom_object_status(group, "v1", NAMESPACE, plural, "a", {"status": {"arms": 2}, "spec": {"arms": 9}})
+    assert (told["spec"]["arms"], told["status"]) == (2, {"arms": 2}), told
+    assert [item["metadata"]["name"] for item in custom.list_cluster_custom_object(group, "v1", plural)["items"]] == ["a"]
+    robots = dynamic.DynamicClient(client.ApiClient()).resources.get(api_version=f"{group}/v1", kind="Robot")
+    assert robots.get(name="a", namespace=NAMESPACE).spec.colour == "grey"
+    body = {**robot("c", 1), "metadata": {"name": "c", "labels": {"made": "dynamically"}}}
+    assert robots.server_side_apply(body=body, namespace=NAMESPACE, field_manager="tests").metadata.labels.made == "dynamically"
+    assert [item.metadata.name for item in robots.get(namespace=NAMESPACE, label_selector="made").items] == ["c"]
+    robots.delete(name="c", namespace=NAMESPACE)
+    custom.delete_namespaced_custom_object(group, "v1", NAMESPACE, plural, "a")
+    extensions.delete_custom_resource_definition(name)
+
+
 def main():
     config.load_kube_config()
     core = client.CoreV1Api()
@@ -231,8 +269,9 @@ def main():
     steps = [
         lambda: objects(core), lambda: patches(core), lambda: watches(core), lambda: informer(core), election,
         lambda: events(core), lambda: collections(core), lambda: in_cluster(core),
+        custom_kinds,
     ]
-    for step, name in zip(steps, ["objects", "patches", "watches", "informer", "election", "events", "collections", "in cluster"]):
+    for step, name in zip(steps, ["objects", "patches", "watches", "informer", "election", "events", "collections", "in cluster", "custom kinds"]):
         started = time.monotonic()
         step()
         print(f"{name}: {time.monotonic() - started:.1f} s", flush=True)

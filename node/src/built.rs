@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_build_did_not_tell_is_unknown() {
+    fn facts_that_the_build_did_not_tell_are_unknown() {
         assert_eq!(from(None, Some(""), None), Build::default());
         let told = from(Some("c0ffee"), Some("dirty"), Some("2026-01-02T03:04:05Z"));
         assert_eq!((told.commit, told.tree_state, told.date), ("c0ffee", "dirty", "2026-01-02T03:04:05Z"));

@@ -23,7 +23,6 @@ mod operator;
 pub mod recovery;
 pub mod reset;
 pub mod run;
-pub mod secrecy;
 pub mod server;
 pub mod snapshot;
 pub mod tls;

@@ -10,8 +10,8 @@ use orch_node::cli::{
     CertsCommand, Cli, ClusterAct, Command, EncryptionCommand, LogFormat, ParseError, RotationStep, VERSION,
     log_format, parse_and_find_files,
 };
-use orch_node::{admin, certs, encryption, logging, metrics, recovery, reset, run, secrecy, snapshot};
-use orch_serving::{Causes, stamps};
+use orch_node::{admin, certs, encryption, logging, metrics, recovery, reset, run, snapshot};
+use orch_serving::{Causes, secrecy, stamps};
 use time::OffsetDateTime;
 
 #[global_allocator]

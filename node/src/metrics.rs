@@ -101,13 +101,13 @@ mod tests {
     #[tokio::test]
     async fn the_text_has_what_was_counted_and_the_process() {
         install();
-        metrics::counter!("apiserver_request_total", "code" => "200").increment(2);
-        metrics::histogram!("apiserver_request_duration_seconds").record(0.03);
+        metrics::counter!("apiserver_tls_handshake_errors_total").increment(2);
+        metrics::histogram!("apiserver_flowcontrol_request_wait_duration_seconds").record(0.03);
         let text = exposition(CancellationToken::new()).render();
         for expected in [
-            "# HELP apiserver_request_total [STABLE] Requests by resource, verb and status code.\n# TYPE apiserver_request_total counter\n",
-            "apiserver_request_total{code=\"200\"} 2\n",
-            "apiserver_request_duration_seconds_bucket{le=\"0.05\"} 1\n",
+            "# HELP apiserver_tls_handshake_errors_total [ALPHA] Connections that ended in their TLS handshake.\n# TYPE apiserver_tls_handshake_errors_total counter\n",
+            "apiserver_tls_handshake_errors_total 2\n",
+            "apiserver_flowcontrol_request_wait_duration_seconds_bucket{le=\"0.05\"} 1\n",
             "# HELP process_start_time_seconds Start, in seconds since 1970.\n# TYPE process_start_time_seconds gauge\n",
             "# TYPE process_cpu_seconds_total counter\n",
         ] {

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_lost_is_told_before_anything_is_asked() {
+    fn writes_that_may_be_lost_are_told_before_anything_is_asked() {
         let mut out = Vec::new();
         describe(&found(), 1_700_000_065_000, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();

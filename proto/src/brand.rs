@@ -43,6 +43,9 @@ pub const SERVER_MANAGER: &str = "kube-apiserver";
 /// The audience of the server, for which its tokens are meant: the reference's default, under every brand.
 pub const API_AUDIENCE: &str = "https://kubernetes.default.svc";
 
+/// Where the approval of definitions in protected groups is explained: the reference's text, under every brand.
+pub const APPROVAL_EXPLAINED: &str = "https://github.com/kubernetes/enhancements/pull/1111";
+
 /// The default brand of a new cluster.
 pub static ORCH: Brand = Brand {
     name: "orch",

@@ -20,7 +20,7 @@ pub(crate) use self::check::check_transaction;
 pub(crate) use self::resources::written_resources;
 use crate::fields::Fields;
 use crate::key::{Key, Revision};
-use crate::object::{Index, Object, SharedObject, holds_revision, takes_revision};
+use crate::object::{Index, Object, SharedObject, WrittenAs, holds_revision, takes_revision};
 use crate::transaction::{Condition, Operation, Put, Transaction};
 
 /// The highest feature level that this program reads and writes.
@@ -30,7 +30,8 @@ use crate::transaction::{Condition, Operation, Put, Transaction};
 ///   refused.
 /// - 2: the beginning of a cluster that was made from another one's objects is the floor of every resource. No form differs
 ///   from those of level 1.
-pub const FEATURE_LEVEL_MAX: u32 = 2;
+/// - 3: an object of a kind that a definition declares says under which version and revision of it it was written.
+pub const FEATURE_LEVEL_MAX: u32 = 3;
 
 /// The first level at which a blank entry is marked as blank.
 pub(crate) const LEVEL_EXPLICIT_BLANK: u32 = 1;
@@ -45,6 +46,10 @@ pub(crate) const LEVEL_STATE_QUOTA: u32 = 1;
 /// The first level at which every program knows the beginning of a cluster made anew. Such a cluster is at this level from its
 /// first state on: a program below it would go on with watches from before the beginning.
 pub(crate) const LEVEL_BEGINNING: u32 = 2;
+
+/// The first level at which objects say which form they were written in. Below it the mark is not written, and an object
+/// without one is of no known definition.
+pub(crate) const LEVEL_WRITTEN_AS: u32 = 3;
 
 /// Bytes that cannot be decoded: corruption, or the format of a newer version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -185,7 +190,11 @@ fn format_of_operation(operation: &wire::Operation) -> u32 {
 }
 
 fn format_of_index(index: &wire::Index) -> u32 {
-    if index.named_fields.is_empty() { 0 } else { LEVEL_NAMED_FIELDS }
+    match (&index.written_as, index.named_fields.is_empty()) {
+        (Some(_), _) => LEVEL_WRITTEN_AS,
+        (None, false) => LEVEL_NAMED_FIELDS,
+        (None, true) => 0,
+    }
 }
 
 fn operation_from_wire(operation: wire::Operation) -> Result<Operation, DecodeError> {
@@ -207,6 +216,7 @@ fn index_to_wire(index: &Index, level: u32) -> wire::Index {
     let named = index.fields.are_named() && level >= LEVEL_NAMED_FIELDS;
     let by_name = index.fields.iter().filter(|(_, value)| named && !value.is_empty());
     let by_position = index.fields.iter().filter(|_| !named);
+    let written_as = index.written_as.as_ref().filter(|_| level >= LEVEL_WRITTEN_AS);
     wire::Index {
         uid: index.uid.clone(),
         labels: index.labels.iter().map(label).collect(),
@@ -216,6 +226,8 @@ fn index_to_wire(index: &Index, level: u32) -> wire::Index {
             .collect(),
         owners: index.owners.clone(),
         terminating: index.terminating,
+        written_as: written_as
+            .map(|form| wire::WrittenAs { version: form.version.to_string(), definition: form.definition.0 }),
     }
 }
 
@@ -230,7 +242,12 @@ fn index_from_wire(index: wire::Index) -> Index {
         fields,
         owners: index.owners,
         terminating: index.terminating,
+        written_as: index.written_as.map(written_as_from_wire),
     }
+}
+
+fn written_as_from_wire(form: wire::WrittenAs) -> Arc<WrittenAs> {
+    Arc::new(WrittenAs { version: form.version.into(), definition: Revision(form.definition) })
 }
 
 /// An object's message for disk and snapshots. Its fields stay named or positional, as in the transaction that wrote
@@ -278,6 +295,10 @@ mod tests {
     use super::*;
     use crate::labels::Labels;
 
+    fn form() -> Arc<WrittenAs> {
+        Arc::new(WrittenAs { version: "v1beta1".into(), definition: Revision(7) })
+    }
+
     fn transaction() -> Transaction {
         let key = |name| Key::new(&Arc::from("configmaps"), "ns", name).unwrap();
         let put = Put {
@@ -290,6 +311,7 @@ mod tests {
                 fields: Fields::new([("spec.nodeName", "x")]),
                 owners: vec!["o".into()],
                 terminating: true,
+                written_as: Some(form()),
             },
         };
         Transaction {
@@ -312,6 +334,15 @@ mod tests {
     }
 
     #[test]
+    fn below_its_level_the_form_of_an_object_is_not_written() {
+        let encoded = encode_transaction(ProposalId::default(), &transaction(), LEVEL_WRITTEN_AS - 1);
+        check_transaction(&encoded, LEVEL_WRITTEN_AS - 1).unwrap();
+        let (_, decoded) = decode_transaction(encoded).unwrap();
+        let Operation::Put(put) = &decoded.operations[0] else { panic!("not a put") };
+        assert_eq!(put.index.written_as, None);
+    }
+
+    #[test]
     fn an_object_survives_its_encoding_and_owns_its_bytes() {
         let object = Object {
             revision: Revision(9),
@@ -319,7 +350,7 @@ mod tests {
             written_ms: 5,
             json: Bytes::from_static(b"{\"v\":\"9\"}"),
             revision_at: 6,
-            index: Index { uid: "u".into(), ..Index::default() },
+            index: Index { uid: "u".into(), written_as: Some(form()), ..Index::default() },
             protobuf: OnceLock::new(),
         };
         let frame = Bytes::from(object_to_wire(&object).encode_to_vec());

@@ -33,7 +33,7 @@ pub use interest::{Interest, Subscription};
 pub use key::{Key, ObjectPath, Revision};
 pub use labels::Labels;
 pub use member::{ClusterIdentity, Handle, Member};
-pub use object::{Index, Object};
+pub use object::{Index, Object, WrittenAs};
 pub use state::{Change, Collection, Compacted, Evicted, Fingerprint, HistoryBounds, State, Usage};
 pub use store::{ProposeError, ReadError, Store};
 pub use transaction::{Condition, Operation, Outcome, Put, Transaction};

@@ -25,6 +25,18 @@ pub struct Index {
     pub owners: Vec<String>,
     /// `metadata.deletionTimestamp` is set.
     pub terminating: bool,
+    /// The form of the object's JSON. `None`: the one stored form of a kind that no definition declares.
+    pub written_as: Option<Arc<WrittenAs>>,
+}
+
+/// The form that the JSON of an object was written in, for a kind that a definition declares: definitions change while
+/// their objects stay.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WrittenAs {
+    /// Version of the kind, for example `v1beta1`.
+    pub version: Box<str>,
+    /// Revision of the definition from which on its schema of that version is the one that the object was written under.
+    pub definition: Revision,
 }
 
 /// An immutable version of an object.

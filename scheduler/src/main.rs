@@ -8,6 +8,7 @@ use orch_scheduler::config::flags::{CommandLine, FlagError, VersionRequest, comm
 use orch_scheduler::config::{Features, check_logging_format};
 use orch_scheduler::logging::Format;
 use orch_scheduler::{logging, process, version};
+use orch_serving::{secrecy, stamps};
 
 /// Objects are decoded, taken in and freed again by the hundred thousand between others that stay: the system's allocator
 /// keeps three times what lives then.
@@ -34,6 +35,9 @@ fn start(arguments: Vec<OsString>, format: Format) -> Result<(), Printed> {
     let print = |text: &dyn std::fmt::Display| {
         writeln!(io::stdout(), "{text}").map_err(|error| tell(&format!("Error: {error}")))
     };
+    secrecy::keep_secrets()
+        .map_err(|error| tell(&format!("Error: cannot keep this process's secrets from others: {error}")))?;
+    stamps::note_beginning();
     let line = parse(arguments).map_err(|error| refuse(&error, format))?;
     let configuration = &line.flags.configuration;
     if configuration.help {

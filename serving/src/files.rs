@@ -1,4 +1,4 @@
-//! Reads files that an operator names and that are read again while a program runs.
+//! Reads files that an operator names and that are read again while a program runs, for both programs.
 //!
 //! Owns the bounds of such a reading: a regular file alone is read, and no more of it than its reader has use for. A pipe
 //! without a writer would hold its reader for ever, and with it every later change, a revocation among them; a device has
@@ -13,9 +13,14 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+use crate::secret::Secret;
+
 /// Bytes of a file of certificates, keys or tokens. The largest in use are tables of tokens and bundles of authorities, of
 /// some hundred kilobytes.
 pub const MATERIAL_BYTES_MAX: u64 = 16 << 20;
+
+/// Bytes of a file with one bearer token: servers take headers of 8 KiB.
+pub const TOKEN_BYTES_MAX: u64 = 16 << 10;
 
 /// Bytes of a file of revocation lists: a million serial numbers. Reading takes eight times as much memory.
 pub const LIST_BYTES_MAX: u64 = 32 << 20;
@@ -52,6 +57,16 @@ pub fn read_text(path: &Path, most: u64) -> Result<String, Error> {
     String::from_utf8(read(path, most)?).map_err(not_text)
 }
 
+/// Reads a file with a token or a key, on a thread that may wait for its disk: for tasks that read it before a request.
+///
+/// # Errors
+/// As of [`read_text`]; [`ErrorKind::Interrupted`] at the end of the runtime.
+pub async fn read_secret(path: &Path, most: u64) -> Result<Secret, Error> {
+    let path = path.to_owned();
+    let reading = tokio::task::spawn_blocking(move || read_text(&path, most).map(Secret::new));
+    reading.await.unwrap_or_else(|_| Err(ErrorKind::Interrupted.into()))
+}
+
 /// Does `work` that reads files, while other threads take over the tasks of this one.
 pub fn beside_tasks<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
@@ -86,6 +101,16 @@ mod tests {
             assert_eq!(read(&refused, 5).unwrap_err().kind(), ErrorKind::InvalidInput, "{refused:?}");
         }
         assert_eq!(read(&path("none"), 5).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[tokio::test]
+    async fn a_secret_is_read_within_the_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "12345").unwrap();
+        assert_eq!(read_secret(&path, 5).await.unwrap().expose(), "12345");
+        assert_eq!(read_secret(&path, 4).await.unwrap_err().kind(), ErrorKind::FileTooLarge);
+        assert_eq!(read_secret(folder.path(), 5).await.unwrap_err().kind(), ErrorKind::InvalidInput);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

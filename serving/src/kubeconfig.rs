@@ -1,7 +1,7 @@
 //! Reads client configuration files (kubeconfig format).
 //!
-//! Owns the file's form: which members it has, which may be absent or `null`, and that the current context leads to a cluster and
-//! a user. Members that a program does not follow are there to be refused by name. It opens no file and checks no certificate;
+//! Owns the file's form: which members it has, that each may be absent or `null` (which programs write for what is empty), and that
+//! the current context leads to a cluster and a user. Members that a program does not follow are there to be refused by name. It opens no file and checks no certificate;
 //! the programs own what the members mean to them, and the messages. The form of a program that gives credentials is `E`.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::secret::Secret;
 #[serde(bound(deserialize = "E: Deserialize<'de>"))]
 pub struct File<E = IgnoredAny> {
     /// Name of the context that counts unless another is named; may be empty.
-    #[serde(rename = "current-context", default)]
+    #[serde(rename = "current-context", default, deserialize_with = "or_empty")]
     pub current_context: String,
     /// Clusters by name.
     #[serde(default, deserialize_with = "or_empty")]
@@ -34,11 +34,13 @@ pub struct File<E = IgnoredAny> {
 
 /// An entry with its name.
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de> + Default"))]
 pub struct Named<T> {
     /// Its name.
+    #[serde(default, deserialize_with = "or_empty")]
     pub name: String,
-    /// The entry: the member `cluster`, `user` or `context`.
-    #[serde(alias = "cluster", alias = "user", alias = "context")]
+    /// The entry: the member `cluster`, `user` or `context`; empty where that is absent, as of a user without credentials.
+    #[serde(alias = "cluster", alias = "user", alias = "context", default, deserialize_with = "or_empty")]
     pub entry: T,
 }
 
@@ -47,10 +49,12 @@ pub struct Named<T> {
 #[serde(rename_all = "kebab-case", default)]
 pub struct Cluster {
     /// URL of the server.
+    #[serde(deserialize_with = "or_empty")]
     pub server: String,
     /// Name that the server's certificate must have, if not that of the URL.
     pub tls_server_name: Option<String>,
     /// Whether any certificate is accepted.
+    #[serde(deserialize_with = "or_empty")]
     pub insecure_skip_tls_verify: bool,
     /// File of the authorities.
     pub certificate_authority: Option<PathBuf>,
@@ -124,14 +128,17 @@ impl<E> Default for User<E> {
 #[serde(default)]
 pub struct Context {
     /// Name of the cluster.
+    #[serde(deserialize_with = "or_empty")]
     pub cluster: String,
     /// Name of the user; may be empty.
+    #[serde(deserialize_with = "or_empty")]
     pub user: String,
     /// Namespace of requests that name none; may be empty.
+    #[serde(deserialize_with = "or_empty")]
     pub namespace: String,
 }
 
-/// A list that programs write as `null` where it is empty.
+/// A member that programs write as `null` where it is empty.
 fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -195,6 +202,26 @@ mod tests {
         let file: File = parse(&json.to_string()).unwrap();
         let user = find("u", &file.users).unwrap();
         assert_eq!(user.token, Some(Secret::new("t")));
+    }
+
+    #[test]
+    fn members_and_entries_may_be_null_or_absent() {
+        let text = "current-context: a\npreferences: null\nusers: [{name: u, user: null}, {name: v}]\n\
+            contexts: [{name: a, context: {cluster: c, user: u, namespace: null}}, {name: b, context: null}]\n\
+            clusters: [{name: c, cluster: {server: null, insecure-skip-tls-verify: null}}, {name: d, cluster: null}]\n";
+        let file: File = parse(text).unwrap();
+        for name in ["u", "v"] {
+            let user = find(name, &file.users).unwrap();
+            assert!(user.token.is_none() && user.as_groups.is_empty() && user.exec.is_none(), "{name}");
+        }
+        let context = find("a", &file.contexts).unwrap();
+        assert_eq!((context.user.as_str(), context.namespace.as_str()), ("u", ""));
+        assert_eq!(find("b", &file.contexts).unwrap().cluster, "");
+        let cluster = find("c", &file.clusters).unwrap();
+        assert_eq!((cluster.server.as_str(), cluster.insecure_skip_tls_verify), ("", false));
+        assert_eq!(find("d", &file.clusters).unwrap().server, "");
+        let file: File = parse("current-context: null\nclusters: null").unwrap();
+        assert!(file.current_context.is_empty() && file.clusters.is_empty());
     }
 
     #[test]

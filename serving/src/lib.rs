@@ -8,6 +8,7 @@ pub mod kubeconfig;
 pub mod logging;
 pub mod process;
 mod report;
+pub mod secrecy;
 mod secret;
 pub mod stamps;
 pub mod tls;

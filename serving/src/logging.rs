@@ -1,7 +1,7 @@
 //! Lines of a program's log, whatever it logs: one event is one line, and clients and libraries cannot fill it.
 //!
-//! Owns the form of fields, the limit on warnings of libraries (one in ten seconds for each of their modules: strangers can
-//! cause them, as with a handshake that the TLS library finds odd), and the line of a panic. Each program owns its formats,
+//! Owns the form of fields, the limit on events of libraries (one in ten seconds for each of their modules and each level:
+//! strangers can cause them, as with a handshake that the TLS library finds odd, and their warnings must not hide an error), and the line of a panic. Each program owns its formats,
 //! flags and destination.
 //!
 //! Invariant: no line has a path of the machine that built the program; places in the code are told from their crate on.
@@ -93,9 +93,10 @@ impl log::Log for Libraries {
         if !self.enabled(record.metadata()) {
             return;
         }
-        let Some(left_out) = self.limits.pass(library) else { return };
-        match record.level() {
-            log::Level::Error => tracing::error!(target: LIBRARY, library, left_out, "{}", record.args()),
+        let level = if record.level() == log::Level::Error { Level::ERROR } else { Level::WARN };
+        let Some(left_out) = self.limits.pass(library, level) else { return };
+        match level {
+            Level::ERROR => tracing::error!(target: LIBRARY, library, left_out, "{}", record.args()),
             _ => tracing::warn!(target: LIBRARY, library, left_out, "{}", record.args()),
         }
     }
@@ -106,14 +107,15 @@ impl log::Log for Libraries {
 /// Target of records of the `log` crate, which are limited already.
 const LIBRARY: &str = "library";
 
-/// Limits of warnings, by module of a library. Modules are names in the program, so they are few.
+/// Limits of events, by level and module of a library. Modules are names in the program, so they are few.
 #[derive(Debug, Default)]
-struct Limits(Mutex<BTreeMap<String, WarningLimit<Instant>>>);
+struct Limits(Mutex<BTreeMap<Level, BTreeMap<String, WarningLimit<Instant>>>>);
 
 impl Limits {
-    /// `Some` if a warning of `module` may be logged now, with the number of those left out since the last.
-    fn pass(&self, module: &str) -> Option<u64> {
+    /// `Some` if an event of `module` at `level` may be logged now, with the number of those left out since the last.
+    fn pass(&self, module: &str, level: Level) -> Option<u64> {
         let mut limits = self.0.lock();
+        let limits = limits.entry(level).or_default();
         if !limits.contains_key(module) {
             limits.insert(module.to_owned(), WarningLimit::new());
         }
@@ -150,10 +152,10 @@ impl<S: Subscriber, F: Filter<S>> Filter<S> for Limited<F> {
     }
 
     fn event_enabled(&self, event: &Event<'_>, context: &Context<'_, S>) -> bool {
-        let target = event.metadata().target();
+        let (target, level) = (event.metadata().target(), *event.metadata().level());
         let is_own = self.own.iter().any(|own| target.split("::").next() == Some(own));
         self.filter.event_enabled(event, context)
-            && (is_own || target == LIBRARY || self.limits.pass(target).is_some())
+            && (is_own || target == LIBRARY || self.limits.pass(target, level).is_some())
     }
 }
 

@@ -7,6 +7,7 @@ pub mod action;
 pub mod certificates;
 pub mod disruption;
 pub mod expression;
+pub mod json_path;
 pub mod kinds;
 pub mod pod_security;
 pub mod quota;

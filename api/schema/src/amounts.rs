@@ -63,6 +63,7 @@ fn object_in(ty: &ValueType) -> Option<TypeId> {
     match ty {
         ValueType::Object(id) => Some(*id),
         ValueType::List { item: inner, .. } | ValueType::Map { value: inner, .. } => object_in(inner),
+        ValueType::Member(member) => object_in(&member.value),
         ValueType::Scalar(_) | ValueType::Untyped => None,
     }
 }
@@ -72,6 +73,7 @@ fn is_amount(ty: &ValueType) -> bool {
     match ty {
         ValueType::Scalar(scalar) => *scalar == Scalar::Quantity,
         ValueType::List { item: inner, .. } | ValueType::Map { value: inner, .. } => is_amount(inner),
+        ValueType::Member(member) => is_amount(&member.value),
         ValueType::Object(_) | ValueType::Untyped => false,
     }
 }
@@ -83,7 +85,7 @@ pub fn written_alike(schema: &Schema, type_id: TypeId, old: &Value, new: &Value)
 }
 
 fn rewritten(schema: &Schema, ty: &ValueType, old: &Value, new: &Value) -> Option<Value> {
-    match (ty, old, new) {
+    match (ty.plain(), old, new) {
         (ValueType::Scalar(Scalar::Quantity), Value::String(before), Value::String(after)) => {
             let is_one = before != after
                 && Quantity::parse(before).is_some_and(|amount| Quantity::parse(after) == Some(amount));

@@ -10,6 +10,7 @@
 
 mod steps;
 
+use crate::types::ObjectType;
 use crate::value::{SmolStr, Value};
 
 #[cfg(any(test, feature = "testing"))]
@@ -65,6 +66,17 @@ impl MemoryCounter {
         self.take(fields.min(FILLED_FIELDS_MAX) * ENTRY_BYTES)
     }
 
+    /// Counts another object of type `ty`, with all that defaults may add. Of types that a client defined, that is counted
+    /// exactly: a default may hold lists of objects that have defaults of their own.
+    pub(super) fn object_of(&mut self, ty: &ObjectType) -> Result<(), OverBudget> {
+        if ty.any_form { self.take(ty.filled_bytes as usize) } else { self.object(ty.fields.len()) }
+    }
+
+    /// Counts a field of an object of type `ty`, which [`MemoryCounter::object_of`] has counted in built-in types.
+    pub(super) fn field_of(&mut self, ty: &ObjectType) -> Result<(), OverBudget> {
+        if ty.any_form { self.entry() } else { Ok(()) }
+    }
+
     /// Every value of a decoder passes here, so that decoding stops with its request.
     fn take(&mut self, bytes: usize) -> Result<(), OverBudget> {
         if !count_step() {
@@ -73,6 +85,21 @@ impl MemoryCounter {
         self.left = self.left.checked_sub(bytes).ok_or(OverBudget)?;
         Ok(())
     }
+}
+
+/// Bytes counted for `value` and all in it, texts included.
+pub fn weight(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(|item| ITEM_BYTES + weight(item)).sum(),
+        Value::Object(map) => map.iter().map(|(name, value)| entry_weight(name) + weight(value)).sum(),
+    }
+}
+
+/// Bytes counted for a member called `name`, without its value.
+pub fn entry_weight(name: &str) -> usize {
+    ENTRY_BYTES + name.len()
 }
 
 #[cfg(test)]

@@ -311,7 +311,7 @@ fn untyped_name(descriptor: &FieldDescriptor, value: &ValueType) -> Option<Box<s
         ValueType::List { item: inner, .. } | ValueType::Map { value: inner, .. } => {
             matches!(**inner, ValueType::Untyped)
         }
-        ValueType::Scalar(_) | ValueType::Object(_) => false,
+        ValueType::Scalar(_) | ValueType::Object(_) | ValueType::Member(_) => false,
     };
     let message = match descriptor.kind() {
         Kind::Message(entry) if descriptor.is_map() => entry.map_entry_value_field().kind(),

@@ -44,6 +44,7 @@ pub(super) fn resource(
         plural: options.plural().to_owned(),
         singular: options.singular().to_owned(),
         kind: message.name().into(),
+        list_kind: format!("{}List", message.name()),
         namespaced: options.namespaced.unwrap_or_default(),
         verbs: if options.verbs.is_empty() { VERBS.map(Into::into).into() } else { options.verbs },
         short_names: options.short_names,
@@ -141,6 +142,7 @@ pub fn default_columns(brand: &Brand) -> [Column; 2] {
         format: format.into(),
         description: described(description, brand),
         priority: 0,
+        path: String::new(),
     };
     [column("Name", "string", "name", "{name}"), column("Created At", "date", "", "{age}")]
 }
@@ -152,6 +154,7 @@ fn column(options: &options::Column, brand: &Brand) -> Column {
         format: options.format().into(),
         description: described(options.description(), brand),
         priority: options.priority(),
+        path: String::new(),
     }
 }
 

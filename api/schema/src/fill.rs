@@ -4,19 +4,27 @@
 //! belong to the kind's strategy.
 
 use super::types::{Field, ObjectType, Schema, TypeId, ValueType};
-use crate::budget::count_step;
+use crate::budget::{count_step, count_steps};
 use crate::quantity;
 use crate::value::{Map, Value};
+
+/// Fields of a type that are looked at in one step.
+const FIELDS_PER_STEP: u64 = 8;
 
 /// Fills fields that have a default where they are absent, null, or zero without presence. Amounts of resources that
 /// are finer than a thousandth are rounded up.
 pub fn apply_defaults(schema: &Schema, type_id: TypeId, value: &mut Value) {
     walk(schema, schema.get(type_id), value, &mut |ty, map| {
+        // A client's types may have thousands of fields, and an object none of them.
+        if ty.any_form && !count_steps(ty.fields.len() as u64 / FIELDS_PER_STEP) {
+            return;
+        }
         for field in &ty.fields {
             let Some(default) = field.default.as_ref().filter(|default| field.is_written(default)) else {
                 continue;
             };
-            if map.get(&field.name).is_none_or(|value| value.is_null() || is_unsaid(field, value)) {
+            let is_absent = |value: &Value| (value.is_null() && !field.nullable) || is_unsaid(field, value);
+            if map.get(&field.name).is_none_or(is_absent) {
                 map.insert(field.name.clone(), default.clone());
             }
         }
@@ -42,7 +50,9 @@ pub(super) fn zero_value(schema: &Schema, ty: &ValueType) -> Value {
     match ty {
         ValueType::Object(id) => empty_object(schema, schema.get(*id)),
         ValueType::Scalar(scalar) => scalar.zero_value(),
-        ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped => Value::Null,
+        ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped | ValueType::Member(_) => {
+            Value::Null
+        }
     }
 }
 
@@ -93,6 +103,12 @@ fn walk_value(
             map.iter_mut()
                 .take_while(|_| count_step())
                 .for_each(|(_, value)| walk_value(schema, ty, value, visit));
+        }
+        (ValueType::Member(member), value) => {
+            if let Some(default) = member.default.as_ref().filter(|_| value.is_null() && !member.nullable) {
+                *value = default.clone();
+            }
+            walk_value(schema, &member.value, value, visit);
         }
         (ValueType::Scalar(_) | ValueType::Untyped | ValueType::List { .. } | ValueType::Map { .. }, _) => {}
     }

@@ -30,9 +30,12 @@ struct Counter<'s> {
 
 impl Counter<'_> {
     fn object(&mut self, ty: &ObjectType, map: &Map) -> Result<(), OverBudget> {
-        self.held.object(ty.fields.len())?;
+        self.held.object_of(ty)?;
         map.iter().try_for_each(|(name, value)| match ty.field(name) {
-            Some(field) => self.value(&field.value, field.wire, value),
+            Some(field) => {
+                self.held.field_of(ty)?;
+                self.value(&field.value, field.wire, value)
+            }
             None => {
                 self.held.entry()?;
                 self.untyped(value)
@@ -41,7 +44,7 @@ impl Counter<'_> {
     }
 
     fn value(&mut self, ty: &ValueType, wire: Wire, value: &Value) -> Result<(), OverBudget> {
-        match (ty, value) {
+        match (ty.plain(), value) {
             (ValueType::Object(id), Value::Object(map)) => self.object(self.schema.get(*id), map),
             (ValueType::Map { value: ty, .. }, Value::Object(map)) => map.values().try_for_each(|value| {
                 self.held.entry()?;

@@ -38,6 +38,7 @@ pub use duration::{DurationFault, SignedDuration};
 pub use fill::apply_defaults;
 pub use held::check_held;
 pub use instant::{Instant, Precision};
+pub use json::encode_stored;
 pub use json::{
     DecodeError, Decoded, EnvelopeError, Head, Limits, Shape, StrictError, decode_json, encode_json,
 };
@@ -50,7 +51,7 @@ pub use resource::{
     Column, DefaultPropagation, NameRule, ResourceType, Rules, ScalePaths, Selectable, Subresource,
 };
 pub use types::{
-    Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
+    Field, ListTopology, Member, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
 };
 
 pub use yaml::read_yaml;

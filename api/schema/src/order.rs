@@ -13,7 +13,7 @@ pub fn order_members(schema: &Schema, type_id: TypeId, value: &mut Value) {
 }
 
 fn order_value(schema: &Schema, ty: &ValueType, value: &mut Value) {
-    match (ty, value) {
+    match (ty.plain(), value) {
         (ValueType::Object(id), Value::Object(map)) => order_object(schema, schema.get(*id), map),
         (ValueType::List { item, .. }, Value::Array(items)) => {
             items.iter_mut().take_while(|_| count_step()).for_each(|value| order_value(schema, item, value));

@@ -18,9 +18,11 @@ pub struct ResourceType {
     pub singular: String,
     /// Kind: `ConfigMap`.
     pub kind: String,
+    /// Kind of its lists: `ConfigMapList`.
+    pub list_kind: String,
     /// Its objects live in namespaces.
     pub namespaced: bool,
-    /// Verbs in alphabetical order.
+    /// Verbs in the order in which discovery shows them.
     pub verbs: Vec<String>,
     /// Abbreviations: `cm`.
     pub short_names: Vec<String>,
@@ -141,7 +143,7 @@ pub struct ScalePaths {
 pub struct Column {
     /// Heading.
     pub name: String,
-    /// `string`, `integer` or `date`.
+    /// `string`, `integer`, `number`, `boolean` or `date`.
     pub kind: String,
     /// `name` or empty.
     pub format: String,
@@ -149,6 +151,8 @@ pub struct Column {
     pub description: String,
     /// 0 is shown, 1 only in a wide table.
     pub priority: i32,
+    /// JSONPath of the cell in the object; empty where the kind's strategy makes the cell.
+    pub path: String,
 }
 
 impl ResourceType {

@@ -59,6 +59,14 @@ pub struct ObjectType {
     pub atomic: bool,
     /// Unknown fields are kept; false for all built-in types.
     pub preserve_unknown: bool,
+    /// Unknown fields are kept, but of an object or a list in them nothing stays inside. False for all built-in types.
+    pub keeps_closed: bool,
+    /// A value of any JSON type is taken for each field, and the type's own place may hold one: the rules of the kind refuse it,
+    /// not the decoder. Of duplicate members the last one counts as a whole. False for all built-in types.
+    pub any_form: bool,
+    /// Bytes that defaults add to an empty object of the type, texts included; counted for each object that is decoded. 0 for
+    /// built-in types, whose defaults are few.
+    pub filled_bytes: u32,
 }
 
 /// Fields of which at most one is set.
@@ -75,7 +83,7 @@ pub struct Union {
 pub struct Field {
     /// JSON name, in the form of member names in values.
     pub name: SmolStr,
-    /// Protobuf field number.
+    /// Protobuf field number; 0: it has none, for kinds that have no Protobuf form.
     pub number: u32,
     /// Type of the field's value.
     pub value: ValueType,
@@ -90,6 +98,8 @@ pub struct Field {
     /// Absence differs from the zero value: an explicit `0`, `""` or `{}` is kept. Where this is false a zero scalar,
     /// an empty list and an empty map are the same as an absent field.
     pub presence: bool,
+    /// Null is a value of its own, kept and written. It is no absence then.
+    pub nullable: bool,
     /// An explicit empty list in JSON is kept by the decoder, although it is not written.
     pub retains_empty: bool,
     /// A map of amounts in which defaulting rounds up what is finer than a thousandth (a ResourceList).
@@ -145,6 +155,22 @@ pub enum ValueType {
     },
     /// Any JSON value, kept as it is (RawExtension, JSON, FieldsV1).
     Untyped,
+    /// A value of more than one form, or for which null has a meaning, in or below types with `any_form`.
+    Member(Box<Member>),
+}
+
+/// A value in a type with `any_form`: an item of a list or a value of a map that is nullable or has a default, or a list or a map
+/// that keeps unknown fields.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Type of values that are not null.
+    pub value: ValueType,
+    /// Null is a value of its own.
+    pub nullable: bool,
+    /// The value that stands for null.
+    pub default: Option<Value>,
+    /// A value of another form than `value` is kept as it is.
+    pub keeps_unknown: bool,
 }
 
 /// Leaf types with their JSON forms.
@@ -196,13 +222,32 @@ pub struct PatchStrategy {
     pub merge_key: Option<Box<str>>,
 }
 
+impl ValueType {
+    /// The type of a value that is not null.
+    pub fn plain(&self) -> &ValueType {
+        match self {
+            ValueType::Member(member) => member.value.plain(),
+            other => other,
+        }
+    }
+
+    /// Whether values of another form are kept as they are.
+    pub fn keeps_unknown(&self) -> bool {
+        match self {
+            ValueType::Member(member) => member.keeps_unknown || member.value.keeps_unknown(),
+            _ => false,
+        }
+    }
+}
+
 impl Schema {
     /// A schema of these types, each known by its name; ids are positions.
     pub fn new(types: Vec<ObjectType>) -> Self {
         Self::on(None, types)
     }
 
-    /// A schema of these types beside those of `base`. Ids are those of the base, and behind them positions in `types`.
+    /// A schema of these types beside those of `base`. Ids are those of the base, and behind them positions in `types`. Types
+    /// without a name are found by their ids alone.
     ///
     /// # Panics
     /// There are more than 2^32 types, which no limit of a definition allows.
@@ -213,7 +258,8 @@ impl Schema {
     fn on(base: Option<Arc<Schema>>, types: Vec<ObjectType>) -> Self {
         let first = base.as_ref().map_or(0, |base| base.len());
         let ids = u32::try_from(first).expect("types are fewer than 2^32")..;
-        let by_name = ids.zip(&types).map(|(id, ty)| (ty.name.clone(), TypeId(id))).collect();
+        let named = ids.zip(&types).filter(|(_, ty)| !ty.name.is_empty());
+        let by_name = named.map(|(id, ty)| (ty.name.clone(), TypeId(id))).collect();
         let amount_fields = AmountFields::of(&types, base.as_deref());
         Self { base, first, amount_fields, types, by_name, resources: Vec::new() }
     }
@@ -287,7 +333,7 @@ impl ObjectType {
     /// dropped, and there is no head and no union: set those fields where they differ.
     pub fn new(name: impl Into<Box<str>>, fields: Vec<Field>) -> Self {
         let always = (0..).zip(&fields).filter(|(_, field)| field.emit_empty).map(|(at, _)| at);
-        let own = (0..).zip(&fields).filter(|(_, field)| field.inlined_in.is_empty());
+        let own = (0..).zip(&fields).filter(|(_, field)| field.number > 0 && field.inlined_in.is_empty());
         let mut by_number: Vec<(u32, u32)> = own.map(|(at, field)| (field.number, at)).collect();
         by_number.sort_unstable();
         let ways =
@@ -305,7 +351,15 @@ impl ObjectType {
             unions: Box::default(),
             atomic: false,
             preserve_unknown: false,
+            keeps_closed: false,
+            any_form: false,
+            filled_bytes: 0,
         }
+    }
+
+    /// Whether members that are not declared are kept, whole or in part.
+    pub fn keeps_undeclared(&self) -> bool {
+        self.preserve_unknown || self.keeps_closed
     }
 
     /// The field with this JSON name.
@@ -348,6 +402,7 @@ impl Field {
             emit_empty: false,
             patch: PatchStrategy::default(),
             presence: false,
+            nullable: false,
             retains_empty: false,
             rounds_amounts: false,
             atomic: None,
@@ -377,7 +432,7 @@ impl Field {
 
     /// Whether the encoder writes the field where it holds `value`.
     pub(crate) fn is_written(&self, value: &Value) -> bool {
-        self.emit_empty || (!value.is_null() && (self.presence || !self.is_zero(value)))
+        self.emit_empty || if value.is_null() { self.nullable } else { self.presence || !self.is_zero(value) }
     }
 
     /// The value of an absent field that is written even when empty: the zero value, or `null` where absence is a state
@@ -391,7 +446,9 @@ impl Field {
             // Absent bytes differ from empty bytes.
             ValueType::Scalar(Scalar::Bytes) => Value::Null,
             ValueType::Scalar(scalar) => scalar.zero_value(),
-            ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped => Value::Null,
+            ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped | ValueType::Member(_) => {
+                Value::Null
+            }
         }
     }
 }

@@ -2,15 +2,13 @@
 //!
 //! Owns the kinds of refusals, and telling the request's budget that it waits. A [`Ruling`] that is ready allocates nothing.
 
-use std::future::poll_fn;
-use std::task::Poll;
-
 use futures::future::{BoxFuture, Either, Ready, ready};
 use orch_schema::budget::Budget;
 use orch_schema::excerpt::quoted;
 
 use super::Attributes;
 use crate::error::{ApiError, Subject};
+use crate::waiting::waited;
 
 /// The reason why a plugin refuses a write. Every refusal but a final one is given only if it is repeated in view of a state
 /// that is no older than the request.
@@ -59,21 +57,10 @@ pub fn rule<'a>(result: Result<(), Refusal>) -> Ruling<'a> {
 
 /// The result of `ruling`. While it is pending, `budget` says that its request waits.
 pub(super) async fn awaited(ruling: Ruling<'_>, budget: &Budget) -> Result<(), Refusal> {
-    let mut pending = match ruling {
-        Either::Left(known) => return known.into_inner(),
-        Either::Right(pending) => pending,
-    };
-    let mut wait = None;
-    poll_fn(|context| {
-        let polled = pending.as_mut().poll(context);
-        match polled {
-            Poll::Pending if wait.is_none() => wait = Some(budget.wait()),
-            Poll::Pending => {}
-            Poll::Ready(_) => wait = None,
-        }
-        polled
-    })
-    .await
+    match ruling {
+        Either::Left(known) => known.into_inner(),
+        Either::Right(pending) => waited(pending, budget).await,
+    }
 }
 
 impl Refused {

@@ -3,42 +3,54 @@
 //! Owns the shape of `request`, the spec of a SubjectAccessReview, and what several conditions together say.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use orch_rules::expression::{CompileError, EvaluationError, Expression, Shape, Variable, Wanted};
+use orch_rules::expression::{
+    CompileError, EvaluationError, Expression, ObjectTable, Place, Type, Variable, Wanted,
+};
 
 /// Name of the variable.
 const REQUEST: &str = "request";
 
-/// A selector in `request`.
-const SELECTOR: Shape = Shape::Object(&[("rawSelector", Shape::Text), ("requirements", Shape::List)]);
-
-/// The members of `request`.
-const SCOPE: [(&str, Shape); 1] = [(
-    REQUEST,
-    Shape::Object(&[
-        ("user", Shape::Text),
-        ("groups", Shape::List),
-        ("uid", Shape::Text),
-        ("extra", Shape::Map),
-        (
-            "resourceAttributes",
-            Shape::Object(&[
-                ("namespace", Shape::Text),
-                ("verb", Shape::Text),
-                ("group", Shape::Text),
-                ("version", Shape::Text),
-                ("resource", Shape::Text),
-                ("subresource", Shape::Text),
-                ("name", Shape::Text),
-                ("fieldSelector", SELECTOR),
-                ("labelSelector", SELECTOR),
-            ]),
-        ),
-        ("nonResourceAttributes", Shape::Object(&[("path", Shape::Text), ("verb", Shape::Text)])),
-    ]),
-)];
+/// `request` and its members.
+static PLACE: LazyLock<Place> = LazyLock::new(|| {
+    let texts = || Type::list(Type::String);
+    let objects = ObjectTable::default()
+        .with("Requirement", &[("key", Type::String), ("operator", Type::String), ("values", texts())])
+        .with(
+            "Selector",
+            &[("rawSelector", Type::String), ("requirements", Type::list(Type::object("Requirement")))],
+        )
+        .with(
+            "ResourceAttributes",
+            &[
+                ("namespace", Type::String),
+                ("verb", Type::String),
+                ("group", Type::String),
+                ("version", Type::String),
+                ("resource", Type::String),
+                ("subresource", Type::String),
+                ("name", Type::String),
+                ("fieldSelector", Type::object("Selector")),
+                ("labelSelector", Type::object("Selector")),
+            ],
+        )
+        .with("NonResourceAttributes", &[("path", Type::String), ("verb", Type::String)])
+        .with(
+            "Request",
+            &[
+                ("user", Type::String),
+                ("groups", texts()),
+                ("uid", Type::String),
+                ("extra", Type::map(Type::String, texts())),
+                ("resourceAttributes", Type::object("ResourceAttributes")),
+                ("nonResourceAttributes", Type::object("NonResourceAttributes")),
+            ],
+        );
+    Place::new(&[(REQUEST, Type::object("Request"))], objects)
+});
 
 /// Members of `request` that are there even where the request leaves them empty.
 const ALWAYS: [&str; 2] = ["user", "uid"];
@@ -62,7 +74,7 @@ impl Conditions {
     /// # Errors
     /// It is no expression over `request` whose value is a `bool`.
     pub fn compile(source: &str) -> Result<Expression, CompileError> {
-        Expression::compile(source, &SCOPE, Wanted::Bool)
+        Expression::compile(source, &PLACE, Wanted::Bool)
     }
 
     /// These conditions.

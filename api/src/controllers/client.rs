@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use orch_raft::{ObjectPath, State, Store};
+use orch_raft::{Key, ObjectPath, State, Store};
 use orch_rules::Action;
 use orch_schema::budget::Budget;
 use orch_schema::json;
@@ -186,6 +186,16 @@ impl<S: Store> Client<S> {
         }
         let options = json!({"preconditions": preconditions, "propagationPolicy": propagation.as_str()});
         self.send(Verb::Delete, place, Action::Object, &options).await
+    }
+
+    /// Has what is served follow the definitions of the state that this node has applied.
+    pub(super) async fn follow_definitions(&self) {
+        self.pipeline.definitions.catch_up(&self.pipeline.store, &self.pipeline.served).await;
+    }
+
+    /// Removes what is stored of the kind whose definition was the object under `key`, unless there is a definition again.
+    pub(super) async fn remove_leftovers(&self, key: &Key) -> Result<(), ApiError> {
+        self.pipeline.remove_leftovers(key).await
     }
 
     async fn send(&self, verb: Verb, place: Place<'_>, action: Action, body: &Value) -> Result<(), ApiError> {

@@ -1,11 +1,13 @@
-//! Controllers: loops that act for the cluster, on the node of the store's leader. Five parts run on every node:
-//! `api_endpoints::announce`, `identity::renew`, `secret_tokens::track`, `provision` and `Indexes::give_back_unused`.
+//! Controllers: loops that act for the cluster, on the node of the store's leader. Six parts run on every node:
+//! `api_endpoints::announce`, `identity::renew`, `secret_tokens::track`, `provision`, `Indexes::give_back_unused` and
+//! `Definitions::follow`.
 //!
 //! Owns their lifetime. Each is an ordinary client of the pipeline, decides on the state of this node, and proposes
 //! under conditions, so that a deposed leader that does not know it does no harm. The loops of a new leader rebuild
 //! their data from the state. Each loop is a core, a function of state and changes, and a thin rim that waits, calls
 //! the core and carries out its decisions.
 //!
+//!     definitions  conditions of definitions of custom kinds, and their end with their objects
 //!     bootstrap    objects that every cluster has
 //!     namespaces   deletion of content, then of the namespace
 //!     garbage      collection of dependents without owners
@@ -36,6 +38,7 @@ pub(crate) mod bootstrap;
 mod certificates;
 mod client;
 mod default_service;
+mod definitions;
 mod disruption;
 mod each_namespace;
 mod expiry;
@@ -149,6 +152,9 @@ pub async fn run<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options, stoppin
     let served = pipeline.clone();
     let giving_back = Box::pin(async move { served.indexes.give_back_unused(&served.store).await });
     let own = select(own, giving_back);
+    let served = pipeline.clone();
+    let following = Box::pin(async move { served.follow_definitions().await });
+    let own = select(own, following);
     let leading = Box::pin(follow_leadership(pipeline, options));
     select(select(leading, own), pin!(stopping)).await;
 }
@@ -212,7 +218,9 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let ranger = client("service-cidr-controller");
     let protectors = PROTECTED.map(|of| (of, client(of.controller())));
     let keeper = client("serviceaccount-token-controller");
-    let loops: [BoxFuture<'_, Infallible>; 17] = [
+    let definer = client("customresourcedefinition-controller");
+    let loops: [BoxFuture<'_, Infallible>; 18] = [
+        Box::pin(keep("definitions", &definer, || definitions::run(&definer, options.members.as_deref()))),
         Box::pin(keep_facts(&server, options)),
         Box::pin(keep_secret_tokens(&keeper, options)),
         Box::pin(keep_protection(&protectors, options)),

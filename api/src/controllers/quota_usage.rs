@@ -223,6 +223,8 @@ async fn count<S: Store>(client: &Client<S>, state: &State, path: &str, quota: &
     let limits = amounts(quota.at("spec"), "hard");
     let scopes = Scope::of_spec(quota.at("spec"));
     let mut total = Amounts::new();
+    // A kind that this state has must not be taken for one that nobody serves: its usage would be forgotten.
+    client.follow_definitions().await;
     let served = client.registry();
     for resource in served.stored_resources().filter(|resource| resource.namespaced) {
         let brand = served.brand;

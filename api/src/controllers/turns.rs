@@ -71,6 +71,15 @@ impl<'a, S: Store, R> Turns<'a, S, R> {
         served.advance().then(|| served.seen().clone())
     }
 
+    /// The registry that the loop has seen last.
+    ///
+    /// # Panics
+    /// The loop follows none.
+    pub(super) fn served(&self) -> Arc<Registry> {
+        let served = self.served.as_ref().expect("a loop that asks follows what is served");
+        served.seen().clone()
+    }
+
     /// Has changes of `sources`, and no others, wake the loop.
     pub(super) fn hear(&mut self, sources: Vec<Arc<str>>) {
         let known = std::mem::take(&mut self.sources).into_iter().zip(std::mem::take(&mut self.changed));

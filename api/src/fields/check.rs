@@ -75,6 +75,7 @@ impl<'s, 'v> Checker<'s, 'v> {
                 }
                 other => self.refuse(&format!("expected map, got {}", shown(other))),
             },
+            ValueType::Member(member) => self.value(Slot::of(&member.value), value),
             ValueType::Untyped => {}
         }
     }

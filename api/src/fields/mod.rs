@@ -44,7 +44,7 @@ pub use set::FieldSet;
 pub use shape::ItemError;
 pub use times::keep_times_if_unchanged;
 pub use update::{FieldsError, Writer, track_update};
-pub use versions::{Convert, OtherVersion};
+pub use versions::{OtherVersion, Way};
 pub use wire::WireError;
 
 /// Levels that a field set may have: about as many as the JSON parser accepts.

@@ -90,7 +90,7 @@ impl<'s> Slot<'s> {
 
     /// An item or a map value.
     pub(super) fn of(ty: &'s ValueType) -> Self {
-        Slot { ty, atomic: None }
+        Slot { ty: ty.plain(), atomic: None }
     }
 
     /// A declared field. A field that takes several JSON types counts as untyped. One that holds the document of another
@@ -100,7 +100,7 @@ impl<'s> Slot<'s> {
             Wire::OrBool(_) | Wire::OrList(_) | Wire::OrStrings(_) => Slot::UNTYPED,
             Wire::Plain | Wire::Wrapped => {
                 let is_document = field.untyped_name.as_deref() == Some(DOCUMENT);
-                Slot { ty: &field.value, atomic: field.atomic.or(is_document.then_some(true)) }
+                Slot { ty: field.value.plain(), atomic: field.atomic.or(is_document.then_some(true)) }
             }
         }
     }
@@ -111,7 +111,7 @@ impl<'s> Slot<'s> {
         match ty.field(name) {
             Some(field) => Some(Slot::of_field(field)),
             None if is_head(ty, name) => Some(Slot::of(&HEAD)),
-            None => ty.preserve_unknown.then_some(Slot::UNTYPED),
+            None => ty.keeps_undeclared().then_some(Slot::UNTYPED),
         }
     }
 
@@ -147,6 +147,7 @@ impl<'s> Slot<'s> {
                 Some(Value::Array(_)) => Shape::Atomic,
                 Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => Shape::Scalar,
             },
+            ValueType::Member(member) => Slot::of(&member.value).shape(schema, value),
         }
     }
 }
@@ -217,7 +218,7 @@ pub(super) fn is_same_item(schema: &Schema, shape: Shape<'_>, a: &Value, b: &Val
     let (Shape::Keyed { item, keys }, Value::Object(a), Value::Object(b)) = (shape, a, b) else {
         return false;
     };
-    let default = |name: &str| match item {
+    let default = |name: &str| match item.plain() {
         ValueType::Object(id) => schema.get(*id).field(name)?.default.as_ref(),
         _ => None,
     };
@@ -248,7 +249,7 @@ fn keyed_element(
             return Err(ItemError::NotAnObject);
         }
     };
-    let default = |name: &str| match ty {
+    let default = |name: &str| match ty.plain() {
         ValueType::Object(id) => schema.get(*id).field(name)?.default.as_ref(),
         _ => None,
     };

@@ -25,7 +25,8 @@ impl<S: Store> Api<S> {
     /// The API over `pipeline`. Cancelling `stopping` makes the node unready and ends its watches.
     pub fn new(pipeline: Arc<Pipeline<S>>, stopping: CancellationToken) -> Self {
         let node = NodeDocuments::new(None, token_keys::served(&pipeline.gate));
-        let (pool, ledger, metrics) = (Pool::new(), Ledger::new(), RequestMetrics::new());
+        let (pool, ledger, metrics) =
+            (Pool::new(), Ledger::new(), RequestMetrics::new(pipeline.served.clone()));
         let flow =
             FlowControl::new(FlowOptions::default(), pipeline.served.brand(), pipeline.ambient.clone());
         let flow = Arc::new(flow);

@@ -8,6 +8,7 @@ use orch_proto::Brand;
 
 use super::headers::{accept, header_text};
 use super::respond;
+use super::served::make_once;
 use super::stages::Arrived;
 use crate::error::ApiError;
 use crate::negotiate::{Encoding, JSON, Representation, clauses, encoding_of, negotiate_whole, wants_pretty};
@@ -19,13 +20,15 @@ use crate::render::{meta_document, whole_document};
 /// # Errors
 /// `UnknownPath`, `NoPage`: there is none. `MethodNotAllowed`: the method is no read.
 pub(super) async fn answer(arrived: &Arrived, path: &str) -> Result<Response<Body>, ApiError> {
-    let registry = arrived.served.registry.clone();
-    if is_over_all(path) && !registry.has_discovery() {
-        // Made of all groups: a thread for blocking work does that once.
-        let work = tokio::task::spawn_blocking(move || registry.make_discovery());
-        work.await.map_err(|error| ApiError::Internal(format!("discovery cannot be made: {error}")))?;
-    }
     let registry = &arrived.served.registry;
+    if let Some(making) = registry.discovery_to_make(path) {
+        // Definitions may give a group thousands of resources: a thread for blocking work does that once.
+        let (own, place) = (registry.clone(), path.to_owned());
+        make_once(making, move || own.make_discovery(&place)).await;
+        if registry.discovery_to_make(path).is_some() {
+            return Err(ApiError::Internal(format!("discovery at {path} cannot be made")));
+        }
+    }
     let found = if path == "/api" { Some(&arrived.served.node.versions) } else { registry.discovery(path) };
     let Some(document) = found else { return Err(arrived.not_found_error()) };
     if arrived.method != Method::GET && arrived.method != Method::HEAD {

@@ -36,7 +36,8 @@ const SELECTOR_BYTES_MIN: usize = 4 * 1024;
 impl<S: Store> Api<S> {
     /// Whether the request is over a document too large, or over too many objects, for a thread that serves connections.
     pub(super) fn is_large(&self, request: Request<'_>, representation: Representation) -> bool {
-        let as_stored = representation.is_as_stored(request.resource);
+        // Any object of a declared kind may have to be converted.
+        let as_stored = representation.is_as_stored(request.resource) && request.resource.staged().is_none();
         let state = || self.pipeline.store.state();
         let selectors = || {
             let texts = ["labelSelector", "fieldSelector"].map(|name| request.query.text(name).len());

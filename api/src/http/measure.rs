@@ -10,7 +10,7 @@ use super::headers::header_text;
 use super::stages::{Arrived, RequestInfo, Resolved, ResourceRoute};
 use super::{Api, respond};
 use crate::error::ApiError;
-use crate::metrics::{Exposition, InFlight, LongRunning, Measured, RequestMetrics, TEXT_FORMAT};
+use crate::metrics::{Exposition, InFlight, LongRunning, Measured, TEXT_FORMAT};
 use crate::pipeline::Request;
 use crate::request::Verb;
 
@@ -65,20 +65,6 @@ impl<S: Store> Api<S> {
         arrived.measured().get().map(|measured| self.metrics.long_running(measured))
     }
 
-    /// Reports the objects of every resource that is stored, in its first group and version.
-    fn measure_objects(&self, arrived: &Arrived) {
-        let state = self.pipeline.store.state();
-        for resource in arrived.served.registry.stored_resources() {
-            let objects = state.collection(&resource.storage);
-            RequestMetrics::note_objects(
-                &resource.group,
-                &resource.plural,
-                objects.len(),
-                objects.object_bytes(),
-            );
-        }
-    }
-
     /// The path of the metrics, where they are served.
     pub(super) fn metrics_paths(&self) -> &'static [&'static str] {
         if self.exposition.is_some() { &[METRICS_PATH, SLIS_PATH] } else { &[] }
@@ -101,8 +87,9 @@ impl<S: Store> Api<S> {
             return Some(Err(ApiError::MethodNotAllowed));
         }
         self.flow.refresh_gauges();
-        self.measure_objects(arrived);
         let mut text = exposition.render();
+        let state = self.pipeline.store.state();
+        self.metrics.write(&mut text, &state, |name, kind| exposition.head(name, kind));
         self.flow.write_usage(&mut text, |name| exposition.head(name, "histogram"));
         Some(Ok(respond::bytes(200, TEXT_FORMAT, text.into())))
     }

@@ -30,7 +30,7 @@ use hashbrown::HashMap;
 use orch_raft::{Collection, Revision, Store};
 use parking_lot::RwLock;
 
-use crate::follow::{Applied, Builder, Maintained};
+use crate::follow::{Applied, Builder, Maintained, shrink};
 use crate::registry::Resource;
 use crate::selector::Selector;
 pub(crate) use matching::{Lookup, Matching};
@@ -115,12 +115,13 @@ impl Indexes {
     }
 
     fn look_for_unused(&self) {
-        let indexes: Vec<Arc<Index>> = self.by_storage.read().values().cloned().collect();
-        for index in indexes.iter().filter(|index| !index.is_used.swap(false, Ordering::Relaxed)) {
-            index.is_wanted.store(false, Ordering::Relaxed);
-            index.scanned.store(0, Ordering::Relaxed);
-            index.terms.forget();
-        }
+        let mut indexes = self.by_storage.write();
+        // The collection may be that of a kind that is gone: not even the entry stays.
+        let is_unused = |_: &Arc<str>, index: &mut Arc<Index>| !index.is_used.swap(false, Ordering::Relaxed);
+        let unused: Vec<Arc<Index>> = indexes.extract_if(is_unused).map(|(_, index)| index).collect();
+        shrink(&mut *indexes);
+        drop(indexes);
+        unused.iter().for_each(|index| index.terms.forget());
     }
 
     /// The way to the objects of `collection`, that of `resource` at `revision`, which `selector` may select in `namespace` (in
@@ -200,7 +201,9 @@ impl Index {
 /// The fields of a kind that objects are filed by, each with its place.
 fn indexed(resource: &Resource) -> impl Iterator<Item = (&str, usize)> {
     let declared = resource.rules.selectable.iter().enumerate();
-    let indexed = declared.filter(|(_, field)| !field.unindexed && !field.withheld);
+    // A field that one version of a declared kind withholds, another one selects by: they share the index.
+    let is_shared = resource.is_declared();
+    let indexed = declared.filter(move |(_, field)| !field.unindexed && (!field.withheld || is_shared));
     indexed.map(|(place, field)| (field.name.as_str(), place))
 }
 

@@ -1,12 +1,14 @@
 //! Measurements of this API, under the metric names of the reference.
 //!
-//! Owns the series of requests and their labels. Values go to the recorder of the process (crate `metrics`), which the
-//! program installs; without one nothing is kept. The text of `/metrics` comes from an [`Exposition`] that is handed in.
+//! Owns the series of requests and of stored objects, with their text: they come and go with the kinds that are served. All
+//! other values go to the recorder of the process (crate `metrics`), which the program installs, and their text comes from an
+//! [`Exposition`] that is handed in.
 //!
-//! Invariant: no label holds a client's text. Verbs, resources and sub-resources that are not served are `other`, so that
-//! the number of series is bounded by what is served.
+//! Invariant: no label holds a client's text but the names of a definition, while it is served. Verbs, resources and
+//! sub-resources that are not served are `other`, so that the number of series is bounded by what is served.
 
 mod requests;
+mod series;
 
 pub use self::requests::Measured;
 pub(crate) use self::requests::{InFlight, LongRunning, RequestMetrics};

@@ -1,30 +1,34 @@
 //! Counts and durations of requests, and how many are under way.
 //!
-//! Owns the table of series by what was asked for. Finding a series hashes names that the server owns and takes no lock;
-//! its counters are made when the first request of its kind ends.
+//! Owns the table of series by what was asked for, and their labels. Finding a series hashes names that the server owns and
+//! takes no lock. The series of kinds that are no longer served leave the table when one is added, and when the text is written.
 
+use std::fmt::Write;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use hashbrown::{Equivalent, HashMap};
 use http::Method;
-use metrics::{Counter, Gauge, Histogram, Label, counter, gauge, histogram};
+use metrics::{Gauge, gauge};
+use orch_raft::State;
 use orch_rules::Action;
 
-use crate::registry::Resource;
+use super::series::{LabelText, Series, write};
+use crate::registry::{Handle, Registry, Resource};
 use crate::request::{Target, Verb};
-
-/// Codes with a counter of their own; others share one, labelled `other`.
-const CODES: [u16; 24] = [
-    101, 200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 500, 501, 502,
-    503, 504, 0,
-];
 
 /// Methods with a series of their own; others are `other`.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 const OTHER: &str = "other";
+
+/// Series from which on requests for further custom resources share those of one name: clients choose the names, and a series is a
+/// kilobyte, and some five of the page. The built-in resources have some hundred.
+const SERIES_MAX: usize = 4000;
+
+/// Custom resources whose objects are reported: clients choose their names.
+const CUSTOM_MEASURED_MAX: usize = 500;
 
 /// What a request asked for, in the server's words.
 #[derive(Clone, Debug)]
@@ -137,17 +141,21 @@ impl Key {
         KeyRef { group, version, resource, subresource, verb, scope, dry_run }
     }
 
-    fn labels(&self) -> Vec<Label> {
-        vec![
-            Label::from_static_parts("verb", self.verb),
-            Label::from_static_parts("dry_run", self.dry_run),
-            Label::new("group", self.group.clone()),
-            Label::new("version", self.version.clone()),
-            Label::new("resource", self.resource.clone()),
-            Label::from_static_parts("subresource", self.subresource),
-            Label::from_static_parts("scope", self.scope),
-            Label::from_static_parts("component", "apiserver"),
-        ]
+    /// The labels as text. Groups and plural names of resources need no escapes.
+    fn labels(&self) -> LabelText {
+        let Key { group, version, resource, subresource, verb, scope, dry_run } = self;
+        let of = |dry_run: &str| {
+            format!(
+                "verb=\"{verb}\",{dry_run}group=\"{group}\",version=\"{version}\",resource=\"{resource}\",\
+                 subresource=\"{subresource}\",scope=\"{scope}\",component=\"apiserver\""
+            )
+        };
+        LabelText { all: of(&format!("dry_run=\"{dry_run}\",")), sent: of("") }
+    }
+
+    /// Whether `registry` serves the resource of the series, if it is that of one: others have no version.
+    fn is_served(&self, registry: &Registry) -> bool {
+        self.version.is_empty() || registry.find(&self.group, &self.version, &self.resource).is_some()
     }
 }
 
@@ -171,70 +179,23 @@ impl Equivalent<Key> for KeyRef<'_> {
     }
 }
 
-/// The handles of one kind of request.
-struct Series {
-    labels: Vec<Label>,
-    /// By the index of the code in [`CODES`].
-    codes: [OnceLock<Counter>; CODES.len()],
-    duration: Histogram,
-    /// The same: no time of a request is spent on webhooks, which the reference leaves out of this one.
-    sli_duration: Histogram,
-    long_running: OnceLock<Gauge>,
-    response_sizes: OnceLock<Histogram>,
-}
-
-impl Series {
-    fn of(key: &Key) -> Series {
-        let labels = key.labels();
-        let duration = histogram!("apiserver_request_duration_seconds", labels.clone());
-        let sli_duration = histogram!("apiserver_request_sli_duration_seconds", labels.clone());
-        let (long_running, response_sizes) = (OnceLock::new(), OnceLock::new());
-        Series { labels, codes: Default::default(), duration, sli_duration, long_running, response_sizes }
-    }
-
-    fn response_sizes(&self) -> &Histogram {
-        // few: the labels of one series.
-        let labels = self.labels.iter().filter(|label| label.key() != "dry_run");
-        self.response_sizes
-            .get_or_init(|| histogram!("apiserver_response_sizes", labels.cloned().collect::<Vec<_>>()))
-    }
-
-    fn counter(&self, code: u16) -> &Counter {
-        // few: the codes of this server.
-        let at = CODES.iter().position(|known| *known == code).unwrap_or(CODES.len() - 1);
-        self.codes[at].get_or_init(|| {
-            let code = if CODES[at] == 0 { OTHER.to_owned() } else { code.to_string() };
-            let mut labels = self.labels.clone();
-            labels.push(Label::new("code", code));
-            counter!("apiserver_request_total", labels)
-        })
-    }
-
-    fn long_running(&self) -> &Gauge {
-        self.long_running.get_or_init(|| {
-            // few: the labels of one series.
-            let labels: Vec<Label> =
-                self.labels.iter().filter(|label| label.key() != "dry_run").cloned().collect();
-            gauge!("apiserver_longrunning_requests", labels)
-        })
-    }
-}
-
 /// The series of all requests.
 pub(crate) struct RequestMetrics {
     series: ArcSwap<HashMap<Key, Arc<Series>>>,
-    /// Held while a series is added.
-    adding: Mutex<()>,
+    /// Held while the table is replaced.
+    replacing: Mutex<()>,
+    served: Handle,
     read_only: Gauge,
     mutating: Gauge,
 }
 
 impl RequestMetrics {
-    /// No series yet.
-    pub(crate) fn new() -> Self {
+    /// No series yet. Those of resources stay while `served` serves them.
+    pub(crate) fn new(served: Handle) -> Self {
         RequestMetrics {
             series: ArcSwap::default(),
-            adding: Mutex::default(),
+            replacing: Mutex::default(),
+            served,
             read_only: gauge!("apiserver_current_inflight_requests", "request_kind" => "readOnly"),
             mutating: gauge!("apiserver_current_inflight_requests", "request_kind" => "mutating"),
         }
@@ -247,71 +208,106 @@ impl RequestMetrics {
             verb if verb.is_read() => &self.read_only,
             _ => &self.mutating,
         };
-        Some(InFlight::on(gauge))
+        gauge.increment(1.0);
+        Some(InFlight(gauge.clone()))
     }
 
     /// Counts a request that was answered with `code`, `micros` microseconds after it arrived. Of a watch, which lasts,
     /// no duration is recorded. `bytes`: the size of the response where it is known, which is recorded of reads.
     pub(crate) fn end(&self, measured: &Measured, code: u16, micros: u64, bytes: Option<u64>) {
         let series = self.series(measured);
-        series.counter(code).increment(1);
+        series.count(code);
         if !measured.is_long_running || code >= 400 {
             #[expect(clippy::cast_precision_loss, reason = "a duration of centuries may be rounded")]
-            let seconds = micros as f64 / 1e6;
-            series.duration.record(seconds);
-            series.sli_duration.record(seconds);
+            series.observe_seconds(micros as f64 / 1e6);
         }
         if let (Some(bytes), "GET" | "LIST") = (bytes, measured.verb) {
             #[expect(clippy::cast_precision_loss, reason = "a size beyond 2^53 may be rounded")]
-            series.response_sizes().record(bytes as f64);
+            series.observe_bytes(bytes as f64);
         }
-    }
-
-    /// Reports the number and the size of a resource's objects.
-    pub(crate) fn note_objects(group: &str, resource: &str, count: usize, bytes: usize) {
-        let labels = [("group", group.to_owned()), ("resource", resource.to_owned())];
-        #[expect(clippy::cast_precision_loss, reason = "a number beyond 2^53 may be rounded")]
-        let (count, bytes) = (count as f64, bytes as f64);
-        gauge!("apiserver_resource_objects", &labels).set(count);
-        gauge!("apiserver_resource_size_estimate_bytes", &labels).set(bytes);
     }
 
     /// Counts a watch as under way until the result is dropped.
     pub(crate) fn long_running(&self, measured: &Measured) -> LongRunning {
-        LongRunning(InFlight::on(self.series(measured).long_running()))
+        let series = self.series(measured);
+        series.add_long_running(1);
+        LongRunning(series)
+    }
+
+    /// Appends the series of requests, and the number and the size of the objects that `state` holds of each served resource, in
+    /// its first group and version. `head`: the lines before the series of a name and type.
+    pub(crate) fn write(&self, text: &mut String, state: &State, head: impl Fn(&str, &str) -> String) {
+        let registry = self.served.load();
+        let table = self.replace(|table| table.retain(|key, _| key.is_served(&registry)));
+        let mut all: Vec<(LabelText, &Series)> =
+            table.iter().map(|(key, series)| (key.labels(), &**series)).collect();
+        all.sort_unstable_by(|(one, _), (other, _)| one.all.cmp(&other.all));
+        let all: Vec<(&LabelText, &Series)> = all.iter().map(|(labels, series)| (labels, *series)).collect();
+        write(text, &all, &head);
+        let mut custom = 0..CUSTOM_MEASURED_MAX;
+        let is_measured = |of: &&Arc<Resource>| of.record.is_none() || custom.next().is_some();
+        let measured: Vec<&Arc<Resource>> = registry.stored_resources().filter(is_measured).collect();
+        let mut series = |name: &str, of: fn(&orch_raft::Collection) -> usize| {
+            text.push_str(&head(name, "gauge"));
+            for resource in &measured {
+                let (group, resource, value) =
+                    (&resource.group, &resource.plural, of(&state.collection(&resource.storage)));
+                // A string takes every write.
+                let _ = writeln!(text, "{name}{{group=\"{group}\",resource=\"{resource}\"}} {value}");
+            }
+        };
+        series("apiserver_resource_objects", orch_raft::Collection::len);
+        series("apiserver_resource_size_estimate_bytes", orch_raft::Collection::object_bytes);
     }
 
     fn series(&self, measured: &Measured) -> Arc<Series> {
         let key = measured.key();
-        if let Some(series) = self.series.load().get(&key) {
+        let known = self.series.load();
+        if let Some(series) = known.get(&key) {
             return series.clone();
         }
-        self.add(key)
+        let is_custom = measured.resource.as_ref().is_some_and(|resource| resource.record.is_some());
+        let is_full = is_custom && known.len() >= SERIES_MAX;
+        let key = if is_full { KeyRef { group: "", version: "", resource: OTHER, ..key } } else { key };
+        match known.get(&key) {
+            Some(series) => series.clone(),
+            None => self.add(key),
+        }
     }
 
     /// Adds a series. The table is copied: it has some hundred entries, and a series is added once.
     fn add(&self, key: KeyRef<'_>) -> Arc<Series> {
-        let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut table = HashMap::clone(&self.series.load());
         let KeyRef { subresource, verb, scope, dry_run, .. } = key;
         let (group, version, resource) =
             (key.group.to_owned(), key.version.to_owned(), key.resource.to_owned());
         let key = Key { group, version, resource, subresource, verb, scope, dry_run };
-        let series = table.entry(key).or_insert_with_key(|key| Arc::new(Series::of(key))).clone();
-        self.series.store(Arc::new(table));
-        series
+        let registry = self.served.load();
+        let table = self.replace(|table| {
+            table.retain(|key, _| key.is_served(&registry));
+            table.entry(key.clone()).or_insert_with(|| Arc::new(Series::new()));
+        });
+        table.get(&key.borrow()).cloned().expect("it was added")
+    }
+
+    /// Replaces the table by what `change` makes of it.
+    fn replace(&self, change: impl FnOnce(&mut HashMap<Key, Arc<Series>>)) -> Arc<HashMap<Key, Arc<Series>>> {
+        let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = HashMap::clone(&self.series.load());
+        change(&mut table);
+        let table = Arc::new(table);
+        self.series.store(table.clone());
+        table
+    }
+
+    /// The number of series.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.series.load().len()
     }
 }
 
 /// A request under way.
 pub(crate) struct InFlight(Gauge);
-
-impl InFlight {
-    fn on(gauge: &Gauge) -> InFlight {
-        gauge.increment(1.0);
-        InFlight(gauge.clone())
-    }
-}
 
 impl Drop for InFlight {
     fn drop(&mut self) {
@@ -320,4 +316,54 @@ impl Drop for InFlight {
 }
 
 /// A watch under way.
-pub(crate) struct LongRunning(#[expect(dead_code, reason = "its drop counts")] InFlight);
+pub(crate) struct LongRunning(Arc<Series>);
+
+impl Drop for LongRunning {
+    fn drop(&mut self) {
+        self.0.add_long_running(-1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use orch_proto::brand::ORCH;
+
+    use super::*;
+    use crate::request::{TargetPath, parse_path};
+
+    #[test]
+    fn the_series_of_a_kind_go_with_it() {
+        let served = Handle::new(Registry::builtin(&ORCH));
+        let metrics = RequestMetrics::new(served.clone());
+        let registry = served.load();
+        let count = |plural: &str| {
+            let resource = registry.find("", "v1", plural).unwrap();
+            let TargetPath::Resource(target) = parse_path(&format!("/api/v1/{plural}")) else { panic!() };
+            let measured = Measured::of_resource(resource, "", Some(Verb::List), &target, false, false);
+            metrics.end(&measured, 200, 1_000, Some(10));
+        };
+        let text = || {
+            let mut text = String::new();
+            metrics.write(&mut text, &State::default(), |name, kind| format!("# TYPE {name} {kind}\n"));
+            text
+        };
+        let without = |storage: &str| {
+            served.update(|now| Ok::<_, Infallible>(now.without(storage))).unwrap();
+        };
+        ["configmaps", "pods", "secrets"].into_iter().for_each(count);
+        metrics.end(&Measured::of_path(&Method::GET), 404, 1_000, None);
+        let lines = |text: &str, plural: &str| text.matches(&format!("resource=\"{plural}\"")).count();
+        let before = text();
+        assert!(lines(&before, "configmaps") > 10 && lines(&before, "pods") > 10, "{before}");
+        assert!(before.contains("apiserver_resource_objects{group=\"\",resource=\"configmaps\"} 0\n"));
+        without("configmaps");
+        let after = text();
+        assert_eq!((lines(&after, "configmaps"), metrics.len()), (0, 3), "{after}");
+        assert!(lines(&after, "pods") > 10 && after.contains("code=\"404\"} 1\n"));
+        without("secrets");
+        count("nodes");
+        assert_eq!(metrics.len(), 3, "they go also where nobody reads the page");
+    }
+}

@@ -12,14 +12,17 @@ use std::io;
 use orch_proto::Brand;
 use prost::encoding::{WireType, encode_key, encode_varint};
 
-use orch_schema::value::Value;
+use orch_schema::value::{Number, Value};
 
 /// The Protobuf encoding of a JSON value.
 #[derive(Clone, Copy)]
 enum Shape {
     Text,
     Flag,
+    /// A double.
     Number,
+    /// A 64-bit integer.
+    Integer,
     /// A message without fields.
     Nothing,
     /// The value's JSON text, in field 2 of a message.
@@ -126,6 +129,11 @@ fn put(number: u32, shape: Shape, brand: &Brand, value: &Value, out: &mut Vec<u8
             out.extend_from_slice(&double.to_le_bytes());
             return Ok(());
         }
+        (Shape::Integer, Value::Number(digits)) => {
+            encode_key(number, WireType::Varint, out);
+            encode_varint(integer(digits).ok_or_else(|| unknown(&value.to_string()))?, out);
+            return Ok(());
+        }
         (Shape::Nothing, _) => {}
         (Shape::Text, Value::String(text)) => inner.extend_from_slice(text.as_bytes()),
         (Shape::Any, _) => put_bytes(2, format!("{value}\n").as_bytes(), &mut inner),
@@ -141,7 +149,13 @@ fn put(number: u32, shape: Shape, brand: &Brand, value: &Value, out: &mut Vec<u8
             }
         }
         (
-            Shape::Each(_) | Shape::Flag | Shape::Number | Shape::Text | Shape::Message(_) | Shape::Named(..),
+            Shape::Each(_)
+            | Shape::Flag
+            | Shape::Number
+            | Shape::Integer
+            | Shape::Text
+            | Shape::Message(_)
+            | Shape::Named(..),
             _,
         ) => {
             return Err(unknown(&value.to_string()));
@@ -165,6 +179,21 @@ fn put_named(
     put_bytes(number, &item, out);
     Ok(())
 }
+
+/// A count as a varint, also where it was written as a double.
+fn integer(digits: &Number) -> Option<u64> {
+    let whole = || digits.as_f64().filter(|count| count.fract() == 0.0 && (0.0..COUNT_END).contains(count));
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the number is whole, not negative and smaller than 2^63"
+    )]
+    let rounded = || whole().map(|count| count as u64);
+    digits.as_i64().map(i64::cast_unsigned).or_else(rounded)
+}
+
+/// 2^63: counts are smaller.
+const COUNT_END: f64 = 9_223_372_036_854_775_808.0;
 
 fn put_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
     encode_key(number, WireType::LengthDelimited, out);

@@ -5,16 +5,20 @@
 //! reference are not defined.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 use orch_schema::json;
 use orch_schema::value::{Map, Value};
 use orch_schema::{Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType};
 
+use super::declared::{Declared, References};
 use super::descriptions::Descriptions;
 use super::dialect::{Dialect, plain};
 use super::names::Names;
+use super::operation::Described;
 use super::pages::{VERSION_INFO, version_info};
+use crate::registry::{Published, Resource};
 
 /// The body of a patch, whatever its media type.
 const PATCH: &str = "meta.v1.Patch";
@@ -33,19 +37,70 @@ pub(super) struct Definitions<'a> {
     pub(super) dialect: Dialect,
     /// Text of each definition by published name; empty while the type is in `waiting`.
     texts: BTreeMap<String, String>,
-    waiting: Vec<(String, Arc<Schema>, TypeId)>,
+    waiting: Vec<(String, Waiting)>,
     /// The schema of the types that are referred to.
     schema: Arc<Schema>,
+    /// The declared kind whose path is described.
+    declared: Option<Arc<Resource>>,
+}
+
+/// A type that is referred to and not yet defined.
+enum Waiting {
+    Type(Arc<Schema>, TypeId),
+    Declared(Arc<Resource>),
+    DeclaredList(Arc<Resource>),
 }
 
 impl<'a> Definitions<'a> {
     pub(super) fn new(names: &'a Names<'a>, descriptions: &'a Descriptions, dialect: Dialect) -> Self {
         let (texts, schema) = (BTreeMap::new(), names.schema.clone());
-        Self { names, descriptions, dialect, texts, waiting: Vec::new(), schema }
+        Self { names, descriptions, dialect, texts, waiting: Vec::new(), schema, declared: None }
+    }
+
+    /// References are to the types of the declared `resource` from now on, and to built-in ones.
+    pub(super) fn refer_to_declared(&mut self, resource: &Arc<Resource>) {
+        let built_in = self.names.schema;
+        self.refer_to(built_in);
+        self.declared = Some(resource.clone());
+    }
+
+    /// A reference to the type `of` a path, which [`Definitions::finish`] defines.
+    pub(super) fn refer(&mut self, of: Described) -> Value {
+        match (of, self.declared.clone()) {
+            (Described::Type(id), _) => self.reference(id),
+            (Described::Declared, Some(resource)) => self.reference_to_object(resource),
+            (Described::DeclaredList, Some(resource)) => {
+                let name = self.declared_name(&resource, &resource.list_kind);
+                self.wait(name, |_| Waiting::DeclaredList(resource))
+            }
+            // No other path has such a type.
+            (Described::Declared | Described::DeclaredList, None) => json!({}),
+        }
+    }
+
+    fn reference_to_object(&mut self, resource: Arc<Resource>) -> Value {
+        let name = self.declared_name(&resource, &resource.kind);
+        self.wait(name, |_| Waiting::Declared(resource))
+    }
+
+    fn declared_name(&self, resource: &Resource, kind: &str) -> String {
+        self.names.definition(&format!("{}.{kind}", resource.api_version()))
+    }
+
+    /// A reference to the type called `name`, which waits for its definition.
+    fn wait(&mut self, name: String, of: impl FnOnce(&Self) -> Waiting) -> Value {
+        let reference = self.reference_to(&name);
+        if !self.texts.contains_key(&name) {
+            let waiting = of(self);
+            self.texts.insert(name.clone(), String::new());
+            self.waiting.push((name, waiting));
+        }
+        reference
     }
 
     /// References are to the types of `schema` from now on.
     pub(super) fn refer_to(&mut self, schema: &Arc<Schema>) {
+        self.declared = None;
         if !Arc::ptr_eq(&self.schema, schema) {
             self.schema = schema.clone();
         }
@@ -54,12 +109,7 @@ impl<'a> Definitions<'a> {
     /// A reference to the type, which [`Definitions::finish`] defines.
     pub(super) fn reference(&mut self, id: TypeId) -> Value {
         let name = self.names.definition(&self.schema.get(id).name);
-        let reference = self.reference_to(&name);
-        if !self.texts.contains_key(&name) {
-            self.texts.insert(name.clone(), String::new());
-            self.waiting.push((name, self.schema.clone(), id));
-        }
-        reference
+        self.wait(name, |known| Waiting::Type(known.schema.clone(), id))
     }
 
     /// A reference to the body of a patch.
@@ -76,13 +126,45 @@ impl<'a> Definitions<'a> {
     }
 
     /// Defines all referenced types, and returns the texts of all definitions by name.
-    pub(super) fn finish(mut self) -> BTreeMap<String, String> {
-        while let Some((name, schema, id)) = self.waiting.pop() {
-            self.refer_to(&schema);
-            let text = self.object(id).to_string();
-            self.texts.insert(name, text);
+    ///
+    /// # Errors
+    /// A stored definition cannot be read, which only a fault of this program causes.
+    pub(super) fn finish(mut self) -> io::Result<BTreeMap<String, String>> {
+        while let Some((name, waiting)) = self.waiting.pop() {
+            let definition = match waiting {
+                Waiting::Type(schema, id) => {
+                    self.refer_to(&schema);
+                    self.object(id)
+                }
+                Waiting::Declared(resource) => {
+                    let schema = resource.published.as_ref().map(Published::schema).transpose()?;
+                    let references = self.references();
+                    self.declared(&references).object(&resource, &schema.unwrap_or_default())
+                }
+                Waiting::DeclaredList(resource) => {
+                    let (references, items) = (self.references(), self.reference_to_object(resource.clone()));
+                    self.declared(&references).list(&resource, items)
+                }
+            };
+            self.texts.insert(name, definition.to_string());
         }
-        self.texts
+        Ok(self.texts)
+    }
+
+    /// What definitions of declared kinds refer to.
+    fn references(&mut self) -> References {
+        let schema = self.names.schema;
+        self.refer_to(schema);
+        let mut reference = |name: &str| {
+            let found = schema.find_type(name);
+            found.map(|id| self.reference(id)).unwrap_or_default()
+        };
+        let (object_meta, list_meta) = (reference("meta.v1.ObjectMeta"), reference("meta.v1.ListMeta"));
+        References { object_meta, list_meta }
+    }
+
+    fn declared<'r>(&self, references: &'r References) -> Declared<'r> {
+        Declared { dialect: self.dialect, prefix: self.names.brand.extension_prefix, references }
     }
 
     fn reference_to(&self, name: &str) -> Value {
@@ -152,6 +234,7 @@ impl<'a> Definitions<'a> {
                 json!({"type": "object", "additionalProperties": self.element(value, untyped_name)})
             }
             ValueType::Untyped => self.untyped(untyped_name),
+            ValueType::Member(member) => self.value(&member.value, untyped_name),
         }
     }
 
@@ -206,7 +289,7 @@ fn described(description: Option<&str>) -> Map {
 }
 
 /// `apiVersion` and `kind`, which every kind has and no table lists.
-fn head() -> [(String, Value); 2] {
+pub(super) fn head() -> [(String, Value); 2] {
     let text = |name: &str, description: &str| {
         (name.to_owned(), json!({"description": description, "type": "string"}))
     };
@@ -242,7 +325,11 @@ fn zero_of(value: &ValueType) -> Option<Value> {
         ValueType::Scalar(
             scalar @ (Scalar::String(_) | Scalar::Bool | Scalar::Int32 | Scalar::Int64 | Scalar::Double),
         ) => Some(scalar.zero_value()),
-        ValueType::Scalar(_) | ValueType::List { .. } | ValueType::Map { .. } | ValueType::Untyped => None,
+        ValueType::Scalar(_)
+        | ValueType::List { .. }
+        | ValueType::Map { .. }
+        | ValueType::Untyped
+        | ValueType::Member(_) => None,
     }
 }
 

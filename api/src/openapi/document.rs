@@ -20,7 +20,7 @@ use super::pages::{Page, TokenKeys, page, pages};
 use super::parameters;
 use super::paths::{Path, discovery, paths, tag};
 use crate::document::{Document, Text};
-use crate::registry::Registry;
+use crate::registry::{Registry, Resource};
 
 /// `info.version` of all documents: that of the core group.
 const INTERFACE_VERSION: &str = "v1";
@@ -46,10 +46,27 @@ pub(super) struct Source<'a> {
     pub(super) keys: TokenKeys,
 }
 
-/// A path, and the schema that holds the types of its documents.
+/// A path, and what the types of its documents belong to.
 struct Item {
     path: Path,
-    schema: Arc<Schema>,
+    types: Types,
+}
+
+/// The owner of types.
+enum Types {
+    /// The schema that holds them.
+    Of(Arc<Schema>),
+    /// A declared kind; other types are built in.
+    Declared(Arc<Resource>),
+}
+
+impl Types {
+    fn of(resource: &Arc<Resource>) -> Types {
+        match &resource.published {
+            Some(_) => Types::Declared(resource.clone()),
+            None => Types::Of(resource.schema.schema().clone()),
+        }
+    }
 }
 
 /// The sections of a node that depend on no resource, by path.
@@ -64,7 +81,7 @@ pub(super) fn sections(registry: &Registry, keys: TokenKeys) -> BTreeMap<String,
     let mut found: BTreeMap<_, _> = node_sections(keys).collect();
     for group in registry.groups() {
         let root = if group.name.is_empty() { "api" } else { "apis" };
-        if !group.name.is_empty() {
+        if !group.name.is_empty() && !group.is_declared() {
             found.insert(format!("{root}/{}", group.name), Section::Group(group.name.clone()));
         }
         for of in &group.versions {
@@ -88,7 +105,7 @@ pub(super) fn section(registry: &Registry, path: &str) -> Option<Section> {
         return None;
     }
     match version {
-        None => Some(Section::Group(group.to_owned())),
+        None => (!known.is_declared()).then(|| Section::Group(group.to_owned())),
         Some(version) => {
             known.version(version)?;
             Some(Section::Version { group: group.to_owned(), version: version.to_owned() })
@@ -106,7 +123,7 @@ pub(super) fn version3(source: Source<'_>, (path, section): (&str, &Section)) ->
     write!(text, "{{\"openapi\":\"3.0.0\",\"info\":{info},\"paths\":")?;
     write_paths(&mut text, section_items(registry, &names, path, section), &mut definitions)?;
     text.write_all(b",\"components\":{\"schemas\":")?;
-    write_members(&mut text, definitions.finish())?;
+    write_members(&mut text, definitions.finish()?)?;
     let schemes = json!({"BearerToken": bearer_token()});
     write!(text, ",\"securitySchemes\":{schemes}}}}}")?;
     text.finish()
@@ -128,7 +145,7 @@ pub(super) fn version3_binary(
     let items = section_items(registry, &names, path, section).into_iter();
     let items = items.map(|item| Ok((item.path.path.clone(), path_item(&item, &mut definitions))));
     binary.entries("paths", items)?;
-    let schemas = definitions.finish().into_iter();
+    let schemas = definitions.finish()?.into_iter();
     let schemas = schemas.map(|(name, text)| Ok((name, serde_json::from_str(&text)?)));
     let schemas: Map = schemas.collect::<io::Result<_>>()?;
     let schemes = json!({"BearerToken": bearer_token()});
@@ -148,7 +165,7 @@ pub(super) fn version2(source: Source<'_>) -> io::Result<Document> {
     write!(text, "{{\"swagger\":\"2.0\",\"info\":{info},\"paths\":")?;
     write_paths(&mut text, all_items(registry, keys, &names), &mut definitions)?;
     text.write_all(b",\"definitions\":")?;
-    write_members(&mut text, definitions.finish())?;
+    write_members(&mut text, definitions.finish()?)?;
     for (name, value) in version2_ends() {
         write!(text, ",{}:{value}", json!(name))?;
     }
@@ -167,7 +184,7 @@ pub(super) fn version2_binary(source: Source<'_>) -> io::Result<Document> {
     let items = all_items(registry, keys, &names);
     let items = items.map(|item| Ok((item.path.path.clone(), path_item(&item, &mut definitions))));
     binary.entries("paths", items)?;
-    let definitions = definitions.finish().into_iter();
+    let definitions = definitions.finish()?.into_iter();
     binary
         .entries("definitions", definitions.map(|(name, text)| Ok((name, serde_json::from_str(&text)?))))?;
     for (name, value) in version2_ends() {
@@ -200,7 +217,7 @@ fn all_items<'a>(
 
 /// The paths of one section.
 fn section_items(registry: &Registry, names: &Names<'_>, path: &str, section: &Section) -> Vec<Item> {
-    let own = |path: Path| Item { path, schema: names.schema.clone() };
+    let own = |path: Path| Item { path, types: Types::Of(names.schema.clone()) };
     let document = |kind: &str, id: String, tag: String| -> Vec<Item> {
         let answer = names.schema.find_type(&format!("meta.v1.{kind}"));
         let path = answer.map(|answer| discovery(names, format!("/{path}/"), id, answer, tag));
@@ -220,10 +237,13 @@ fn section_items(registry: &Registry, names: &Names<'_>, path: &str, section: &S
         Section::Page(of) => vec![own(page(path, *of))],
         Section::Version { group, version } => {
             let id = format!("get{}{}APIResources", group_id(group), capitalized(version));
-            let mut items = document("APIResourceList", id, tag(names, group, version));
             let found = registry.group(group).and_then(|group| group.version(version));
+            let mut items = match found {
+                Some(found) if found.is_declared() => Vec::new(),
+                _ => document("APIResourceList", id, tag(names, group, version)),
+            };
             for resource in found.into_iter().flat_map(|of| &of.resources) {
-                let item = |path| Item { path, schema: resource.schema.schema().clone() };
+                let item = |path| Item { path, types: Types::of(resource) };
                 items.extend(paths(names, resource).into_iter().map(item));
             }
             items
@@ -245,8 +265,11 @@ fn write_paths(
 }
 
 /// A path item: the operations and their shared parameters.
-fn path_item(Item { path, schema }: &Item, definitions: &mut Definitions<'_>) -> Value {
-    definitions.refer_to(schema);
+fn path_item(Item { path, types }: &Item, definitions: &mut Definitions<'_>) -> Value {
+    match types {
+        Types::Of(schema) => definitions.refer_to(schema),
+        Types::Declared(resource) => definitions.refer_to_declared(resource),
+    }
     let mut described = Map::new();
     for operation in &path.operations {
         described.insert(operation.method.to_owned(), operation.describe(definitions));

@@ -14,6 +14,7 @@
 
 mod binary;
 mod connect;
+mod declared;
 mod definitions;
 mod descriptions;
 mod dialect;

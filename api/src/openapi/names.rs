@@ -44,8 +44,13 @@ impl<'a> Names<'a> {
         Self { schema, brand: registry.brand, packages: packages.collect() }
     }
 
-    /// The name under which the message `full_name` (`core.v1.Pod`) is published.
+    /// The name under which the message `full_name` (`core.v1.Pod`) is published: as in the reference, a declared kind's is
+    /// its group reversed, its version and its own.
     pub(super) fn definition(&self, full_name: &str) -> String {
+        if let Some((group, rest)) = full_name.split_once('/') {
+            // A type of a declared kind: `GROUP/VERSION.KIND`.
+            return format!("{}.{rest}", group.rsplit('.').collect::<Vec<_>>().join("."));
+        }
         let domain: Vec<&str> = self.brand.group_domain.rsplit('.').collect();
         let (package, name) = split(full_name);
         let (stem, version) = package.split_once('.').unwrap_or((package, ""));

@@ -13,21 +13,44 @@ use super::parameters::Parameter;
 /// Media types of objects, without the brand's Protobuf.
 const TEXTS: [&str; 2] = ["application/json", "application/yaml"];
 
+/// Media type of the patches that declared kinds do not take.
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
+
 /// Media types of patches.
 const PATCHES: [&str; 4] = [
     "application/json-patch+json",
     "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
+    STRATEGIC,
     "application/apply-patch+yaml",
 ];
+
+/// A type that an operation reads or writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Described {
+    /// A type of the schema that the path belongs to.
+    Type(TypeId),
+    /// The objects of the declared kind that the path belongs to.
+    Declared,
+    /// Its lists.
+    DeclaredList,
+}
+
+/// Encodings that a resource is served in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Offer {
+    /// All: text and Protobuf, and all forms of patches.
+    All,
+    /// Those of declared kinds: text, and no strategic merge patches.
+    Text,
+}
 
 /// The request body of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Body {
     /// An object of this type.
-    Required(TypeId),
+    Required(Described),
     /// Options of this type; the body may be absent.
-    Optional(TypeId),
+    Optional(Described),
     /// A patch of any patch type.
     Patch,
 }
@@ -36,7 +59,7 @@ pub(super) enum Body {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answered {
     /// An object of this type, in every encoding.
-    Object(TypeId),
+    Object(Described),
     /// The version, in JSON alone.
     Version,
     /// Text or bytes of these media types.
@@ -58,6 +81,8 @@ pub(super) struct Operation {
     pub(super) codes: &'static [u16],
     /// The response.
     pub(super) answer: Answered,
+    /// Encodings of bodies and responses.
+    pub(super) offer: Offer,
     /// The response may be a stream of watch events.
     pub(super) streams: bool,
     /// The kind acted on, in the form of the extensions; null for discovery.
@@ -90,7 +115,7 @@ impl Operation {
         }
         if dialect == Dialect::V2 {
             let patches = matches!(self.body, Some(Body::Patch));
-            put("consumes", if patches { json!(PATCHES) } else { json!(["*/*"]) });
+            put("consumes", if patches { json!(self.patches()) } else { json!(self.bodies()) });
             put("produces", json!(self.media_types(definitions)));
             put("schemes", json!(["https"]));
         }
@@ -112,7 +137,7 @@ impl Operation {
 
     fn body_v3(&self, body: Body, definitions: &mut Definitions<'_>) -> Value {
         let schema = schema(body, definitions);
-        let types: &[&str] = if matches!(body, Body::Patch) { &PATCHES } else { &["*/*"] };
+        let types = if matches!(body, Body::Patch) { self.patches() } else { self.bodies() };
         let mut told = json!({"content": content(types.iter().map(|&name| name.to_owned()), &schema)});
         if !matches!(body, Body::Optional(_)) {
             told["required"] = json!(true);
@@ -124,7 +149,7 @@ impl Operation {
         let schema = match self.answer {
             Answered::Text(_) => json!({"type": "string"}),
             Answered::Version => definitions.version_info(),
-            Answered::Object(id) => definitions.reference(id),
+            Answered::Object(of) => definitions.refer(of),
         };
         let types = self.media_types(definitions);
         let mut responses = Map::new();
@@ -142,6 +167,19 @@ impl Operation {
         Value::Object(responses)
     }
 
+    /// Media types of a patch.
+    fn patches(&self) -> Vec<&'static str> {
+        PATCHES.into_iter().filter(|&name| self.offer == Offer::All || name != STRATEGIC).collect()
+    }
+
+    /// Media types of other bodies.
+    fn bodies(&self) -> Vec<&'static str> {
+        match self.offer {
+            Offer::All => vec!["*/*"],
+            Offer::Text => TEXTS.to_vec(),
+        }
+    }
+
     /// Media types of the response; those of a stream have `;stream=watch`.
     fn media_types(&self, definitions: &Definitions<'_>) -> Vec<String> {
         match self.answer {
@@ -151,6 +189,9 @@ impl Operation {
         }
         let protobuf = definitions.names.brand.protobuf_media_type;
         let mut types: Vec<String> = TEXTS.iter().map(|&name| name.to_owned()).collect();
+        if self.offer == Offer::Text {
+            return types;
+        }
         types.push(protobuf.to_owned());
         if self.streams {
             types.extend([TEXTS[0], protobuf].map(|name| format!("{name};stream=watch")));
@@ -161,7 +202,7 @@ impl Operation {
 
 fn schema(body: Body, definitions: &mut Definitions<'_>) -> Value {
     match body {
-        Body::Required(id) | Body::Optional(id) => definitions.reference(id),
+        Body::Required(of) | Body::Optional(of) => definitions.refer(of),
         Body::Patch => definitions.patch(),
     }
 }

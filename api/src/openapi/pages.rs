@@ -6,7 +6,7 @@
 use orch_schema::json;
 use orch_schema::value::{Map, Value};
 
-use super::operation::{Answered, Operation};
+use super::operation::{Answered, Offer, Operation};
 use super::paths::Path;
 use crate::authn::service_account::{DISCOVERY_PATH, KEYS_PATH};
 
@@ -116,6 +116,7 @@ pub(super) fn page(path: &str, page: Page) -> Path {
         body: None,
         codes: &[200],
         answer,
+        offer: Offer::All,
         streams: false,
         kind: Value::Null,
         tag: tag.to_owned(),

@@ -7,7 +7,7 @@ use orch_schema::value::Value;
 use orch_schema::{Subresource, TypeId};
 
 use super::names::{Names, capitalized, group_version_kind};
-use super::operation::{Answered, Body, Operation};
+use super::operation::{Answered, Body, Described, Offer, Operation};
 use super::parameters::{DELETE, DELETE_COLLECTION, LIST, NAME, NAMESPACE, PATCH, PRETTY, Parameter, WRITE};
 use crate::registry::Resource;
 use crate::request::Verb;
@@ -127,14 +127,15 @@ impl Maker<'_> {
 
     /// The deprecated paths of watches.
     fn watches(&self, home: Reach) -> Vec<Path> {
-        if !self.allows("watch") {
+        // Documents of declared kinds have none: they are younger than the paths.
+        if !self.allows("watch") || self.is_declared() {
             return Vec::new();
         }
         let mut shapes = vec![(home, "", "watchlist"), (home, "/{name}", "watch")];
         if home == Reach::Namespace {
             shapes.push((Reach::AllNamespaces, "", "watchlist"));
         }
-        let Some(event) = self.resource.response_type(Action::Object, Verb::Watch) else { return Vec::new() };
+        let Some(event) = self.response_type(Action::Object, Verb::Watch) else { return Vec::new() };
         let made = shapes.into_iter().map(|(reach, behind, action)| {
             let list = if action == "watch" { "" } else { "List" };
             let id = self.id_of("watch", "", reach, list);
@@ -155,10 +156,10 @@ impl Maker<'_> {
     }
 
     fn list(&self, reach: Reach) -> Option<Operation> {
-        let answer =
-            self.resource.response_type(Action::Object, Verb::List).filter(|_| self.allows("list"))?;
+        let answer = self.response_type(Action::Object, Verb::List).filter(|_| self.allows("list"))?;
         let own = self.operation("get", "list", self.id("list", reach, ""), &LIST);
-        Some(Operation { answer: Answered::Object(answer), streams: self.allows("watch"), ..own })
+        let streams = self.allows("watch") && !self.is_declared();
+        Some(Operation { answer: Answered::Object(answer), streams, ..own })
     }
 
     fn deletion(
@@ -169,8 +170,8 @@ impl Maker<'_> {
         codes: &'static [u16],
     ) -> Operation {
         let own = self.operation("delete", verb.as_str(), id, parameters);
-        let answer = self.resource.response_type(Action::Object, verb).map_or(own.answer, Answered::Object);
-        let body = self.resource.request_type(Action::Object, Verb::Delete).map(Body::Optional);
+        let answer = self.response_type(Action::Object, verb).map_or(own.answer, Answered::Object);
+        let body = self.request_type(Action::Object, Verb::Delete).map(Body::Optional);
         Operation { body, codes, answer, ..own }
     }
 
@@ -191,7 +192,8 @@ impl Maker<'_> {
             parameters,
             body: None,
             codes: &[200],
-            answer: Answered::Object(resource.type_id),
+            answer: Answered::Object(self.document(Action::Object)),
+            offer: if self.is_declared() { Offer::Text } else { Offer::All },
             streams: false,
             kind: group_version_kind(&resource.group, &resource.version, &resource.kind),
             tag: tag(self.names, &resource.group, &resource.version),
@@ -200,7 +202,7 @@ impl Maker<'_> {
 
     /// `own` with the body, the response type and the codes of `action` by `verb`.
     fn written(&self, own: Operation, action: Action, verb: Verb) -> Operation {
-        let answer = self.resource.response_type(action, verb).map_or(own.answer, Answered::Object);
+        let answer = self.response_type(action, verb).map_or(own.answer, Answered::Object);
         let own = Operation { answer, body: self.body(action, verb), ..own };
         match verb {
             Verb::Update => Operation { codes: &[200, 201], parameters: &WRITE, ..own },
@@ -211,7 +213,48 @@ impl Maker<'_> {
     }
 
     fn body(&self, action: Action, verb: Verb) -> Option<Body> {
-        self.resource.request_type(action, verb).map(Body::Required)
+        self.request_type(action, verb).map(Body::Required)
+    }
+
+    fn is_declared(&self) -> bool {
+        self.resource.published.is_some()
+    }
+
+    /// See [`Resource::request_type`]. The tables of a declared kind are not made for it.
+    fn request_type(&self, action: Action, verb: Verb) -> Option<Described> {
+        if !self.is_declared() {
+            return self.resource.request_type(action, verb).map(Described::Type);
+        }
+        match verb {
+            Verb::Create | Verb::Update => Some(self.document(action)),
+            Verb::Delete | Verb::DeleteCollection => self.built_in("meta.v1.DeleteOptions"),
+            Verb::Get | Verb::List | Verb::Watch | Verb::Patch => None,
+        }
+    }
+
+    /// See [`Resource::response_type`]; as [`Maker::request_type`].
+    fn response_type(&self, action: Action, verb: Verb) -> Option<Described> {
+        if !self.is_declared() {
+            return self.resource.response_type(action, verb).map(Described::Type);
+        }
+        match verb {
+            Verb::Get | Verb::Create | Verb::Update | Verb::Patch => Some(self.document(action)),
+            Verb::List => Some(Described::DeclaredList),
+            Verb::Watch => None,
+            Verb::Delete | Verb::DeleteCollection => self.built_in("meta.v1.Status"),
+        }
+    }
+
+    fn built_in(&self, name: &str) -> Option<Described> {
+        self.names.schema.find_type(name).map(Described::Type)
+    }
+
+    /// The type that `action` reads and writes.
+    fn document(&self, action: Action) -> Described {
+        let part = self.resource.subresource(action.subresource());
+        let own = part.map_or(self.resource.type_id, |part| part.type_id);
+        let is_own = own == self.resource.type_id;
+        if self.is_declared() && is_own { Described::Declared } else { Described::Type(own) }
     }
 
     fn id(&self, verb: &str, reach: Reach, part: &str) -> String {
@@ -262,7 +305,8 @@ pub(super) fn discovery(names: &Names<'_>, path: String, id: String, answer: Typ
         parameters: &[],
         body: None,
         codes: &[200],
-        answer: Answered::Object(answer),
+        answer: Answered::Object(Described::Type(answer)),
+        offer: Offer::All,
         streams: false,
         kind: Value::Null,
         tag,

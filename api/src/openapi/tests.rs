@@ -1,5 +1,7 @@
 //! Documents compared with the registry that they describe.
 
+mod declared;
+
 use std::collections::BTreeSet;
 
 use orch_proto::Brand;
@@ -176,7 +178,7 @@ fn described_as(dialect: dialect::Dialect, texts: &[(&str, &str)]) -> BTreeMap<S
     let mut definitions = definitions::Definitions::new(&names, &descriptions, dialect);
     definitions.reference(registry.schema.find_type("core.v1.ConfigMapList").unwrap());
     let parse = |(name, text): (String, String)| (name, serde_json::from_str(&text).unwrap());
-    definitions.finish().into_iter().map(parse).collect()
+    definitions.finish().unwrap().into_iter().map(parse).collect()
 }
 
 #[test]

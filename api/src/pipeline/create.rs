@@ -16,9 +16,11 @@ use orch_schema::value::Value;
 
 use super::admit::LOOKS;
 use super::allotment::Transfer;
+use super::definitions::{check_may_be_created, declares};
 use super::modify::{ATTEMPTS_MAX, changing_too_fast, dependency_changed};
-use super::new_object::{Origin, clear_system_fields, is_name_to_be_drawn, known_name};
+use super::new_object::{Origin, clear_system_fields, fill_prepared, is_name_to_be_drawn, known_name};
 use super::options::Options;
+use super::staged::tree_for_store;
 use super::stored::without_revision;
 use super::update::check_name;
 use super::{Pipeline, Request, WriteOutcome, Written, owners};
@@ -199,13 +201,16 @@ impl<S: Store> Pipeline<S> {
         let unmet = self.unmet(request, required, &view).await?;
         self.validate_new(request, &value, &now, unmet)?;
         request.exchange.warn(resource.strategy.warnings(&self.context(request, &now), None, &value));
+        check_may_be_created(resource, &name)?;
         let key = Key::new(&resource.storage, &request.target.namespace, &name)
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
         let attributes = Attributes { name: &name, ..attributes };
         self.validate(&attributes, Some(&value), &mut view, &mut additions).await?;
+        fill_prepared(resource, &mut value);
         let draft = Draft { request, attributes, key, is_generated };
         let created = self.create_validated(draft, value, additions).await?;
-        Ok(created.map(|(json, stored)| Written { json, stored, outcome: WriteOutcome::Created }))
+        let written_as = resource.staged().map(|staged| staged.stored.clone());
+        Ok(created.map(|(json, stored)| Written { json, stored, written_as, outcome: WriteOutcome::Created }))
     }
 
     /// The reserving phase and the proposal; both again in another view if an object that a plugin had read there has
@@ -222,6 +227,8 @@ impl<S: Store> Pipeline<S> {
         // The plugins before may have waited: what they saw is old.
         let mut view = View::of(&self.store);
         let holdings = self.allots(*request).then(|| Holdings::of(&value));
+        // Once: it may ask another server.
+        let mut stored = tree_for_store(request.resource, &value, request.budget).await?;
         for _ in 0..ATTEMPTS_MAX {
             if let Err(refused) = self.admission.reserve(attributes, Some(&value), &view, &mut additions) {
                 additions.truncate(once);
@@ -239,14 +246,17 @@ impl<S: Store> Pipeline<S> {
                     continue;
                 }
             }
-            let put = self.put(request.resource, draft.key.clone(), &mut value)?;
-            if additions.extent() == once {
+            let put = self.put(request.resource, draft.key.clone(), stored.as_mut().unwrap_or(&mut value))?;
+            if additions.extent() == once && !declares(request.resource) {
                 // No plugin reserves again: the object's tree, many times its bytes, is freed before the quorum is waited for.
-                value = Value::Null;
+                (value, stored) = (Value::Null, None);
             }
             if let Some(after) = &holdings {
                 let transfer = Transfer { before: Holdings::default(), after: after.clone() };
                 self.transfer(*request, draft.key.path(), &transfer, &view, &mut additions)?;
+            }
+            if declares(request.resource) {
+                self.record_new(&draft.key, &mut additions)?;
             }
             request.budget.check()?;
             match self.store_new(&draft, put, &additions).await? {
@@ -284,6 +294,9 @@ impl<S: Store> Pipeline<S> {
             };
         }
         request.budget.begin_write()?;
+        if declares(request.resource) {
+            self.remove_leftovers(key).await?;
+        }
         let absent = Condition::Absent(key.clone());
         match self.propose(request.resource, absent, Operation::Put(put), additions).await? {
             Outcome::Applied { object: Some(object), .. } => {

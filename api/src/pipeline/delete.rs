@@ -51,14 +51,14 @@ impl<S: Store> Pipeline<S> {
         let key = request.key()?;
         let removed = self.remove(request, &key, &options).await?;
         let Some(modified) = removed else { return Err(ApiError::NotFound(request.subject())) };
-        let Modified { json, stored, before, is_removal } = modified;
+        let Modified { json, stored, written_as, before, is_removal } = modified;
         if is_removal && !request.resource.rules.returns_deleted {
             let subject = Subject::resource(request.resource, &request.target.name);
             return Ok(Answer::Done(Status::deleted(subject, before.index.uid.clone())));
         }
         let is_accepted = !is_removal && options.value.at("orphanDependents") == &json!(false);
         let outcome = if is_accepted { WriteOutcome::Accepted } else { WriteOutcome::Done };
-        Ok(Answer::Written(Written { json, stored, outcome }))
+        Ok(Answer::Written(Written { json, stored, written_as, outcome }))
     }
 
     /// Marks or removes the object under `key`.
@@ -73,7 +73,7 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// The write that marks or removes `old`.
-    pub(super) fn try_delete(
+    pub(super) async fn try_delete(
         &self,
         request: Request<'_>,
         key: &orch_raft::Key,
@@ -83,12 +83,16 @@ impl<S: Store> Pipeline<S> {
         let resource = request.resource;
         let strategy = &*resource.strategy;
         let now = self.ambient.now();
+        let text = now.seconds_text();
+        if let Some(mut marked) = strategy.mark_deleted(&self.context(request, &text), old) {
+            return Ok(Write::Put(self.put_converted(request, key.clone(), &mut marked).await?));
+        }
         let requested = options.value.int("gracePeriodSeconds");
         let grace = Grace::of(strategy, old, requested, now);
         let ends_by_itself = old.at("metadata").has("deletionTimestamp") && strategy.holds_deletion(old);
         if grace == Grace::Pending || ends_by_itself {
             // Termination is under way: a further delete changes nothing, not even finalizers.
-            return Ok(Write::Put(self.put(resource, key.clone(), &mut old.clone())?));
+            return Ok(Write::Put(self.put_converted(request, key.clone(), &mut old.clone()).await?));
         }
         let finalizers = options.finalizers(old, &resource.rules);
         let waits = matches!(grace, Grace::Given { seconds, .. } if seconds > 0);
@@ -104,11 +108,13 @@ impl<S: Store> Pipeline<S> {
             }
             grace.mark(child_mut(&mut new, "metadata"), now);
             strategy.prepare_for_delete(&mut new);
-            let put = self.put(resource, key.clone(), &mut new)?;
+            let put = self.put_converted(request, key.clone(), &mut new).await?;
             return Ok(if is_held { Write::Put(put) } else { Write::Remove(Some(put)) });
         }
-        let shown = resource.rules.returns_deleted;
-        let shown = shown.then(|| self.put(resource, key.clone(), &mut old.clone())).transpose()?;
+        let shown = match resource.rules.returns_deleted {
+            true => Some(self.put_converted(request, key.clone(), &mut old.clone()).await?),
+            false => None,
+        };
         Ok(Write::Remove(shown))
     }
 
@@ -153,7 +159,7 @@ impl<S: Store> Attempt for DeleteAttempt<'_, S> {
         let Current { value: old, view, .. } = current;
         options.check_preconditions(request, key.name(), &old)?;
         let mut additions = Additions::default();
-        let write = pipeline.try_delete(request, key, options, &old)?;
+        let write = pipeline.try_delete(request, key, options, &old).await?;
         let attributes = Attributes {
             namespace: key.namespace(),
             name: key.name(),

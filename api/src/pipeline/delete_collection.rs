@@ -9,6 +9,7 @@ use orch_raft::{Key, Store};
 use orch_rules::validate::tree::Tree;
 
 use super::delete::DeleteOptions;
+use super::staged::shown_list;
 use super::stored::tree_of;
 use super::{Answer, ListAnswer, Pipeline, Request};
 use crate::error::ApiError;
@@ -37,7 +38,10 @@ impl<S: Store> Pipeline<S> {
         request: Request<'_>,
     ) -> Result<CollectionToDelete, ApiError> {
         let options = self.delete_options(request)?;
-        Ok(CollectionToDelete { options, list: self.list(request).await? })
+        let mut list = self.list(request).await?;
+        // Before the first object is deleted: a list that cannot be converted deletes nothing.
+        shown_list(request.resource, &mut list, request.budget).await?;
+        Ok(CollectionToDelete { options, list })
     }
 
     /// DELETE of a collection. Returns the objects as they were found; one that was removed meanwhile is no error.

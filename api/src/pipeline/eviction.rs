@@ -312,7 +312,7 @@ impl<S: Store> Attempt for EvictAttempt<'_, S> {
         if !options.dry_run {
             set_disruption_target(&mut evicted, &pipeline.ambient.now().seconds_text());
         }
-        let write = pipeline.try_delete(request, key, options, &evicted)?;
+        let write = pipeline.try_delete(request, key, options, &evicted).await?;
         Ok(Judged::new(write, pod, None, additions.clone()))
     }
 

@@ -7,17 +7,18 @@ use memchr::memmem;
 use orch_raft::Store;
 use orch_rules::Action;
 use orch_rules::validate::tree::{Tree, child_mut, object_mut, set, unset};
-use orch_schema::excerpt::{part, summary};
+use orch_rules::validate::{FieldError, FieldErrors, Path};
+use orch_schema::excerpt::{part, quoted, summary};
 use orch_schema::value::Value;
 use orch_schema::{
     DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_protobuf_object, decode_yaml,
     read_json, read_yaml,
 };
 
-use super::media_type::{media_type, unsupported};
+use super::media_type::{media_type, takes_protobuf, unsupported};
 use super::options::FieldValidation;
 use super::{Pipeline, Request};
-use crate::error::ApiError;
+use crate::error::{ApiError, Subject};
 use crate::request::Verb;
 
 /// The result of a patch.
@@ -38,8 +39,11 @@ impl<S: Store> Pipeline<S> {
         request.budget.check()?;
         let decoded = decode_body(request, |format, error| refused_in(format, request, error))?;
         request.budget.check()?;
-        check_head(request, &decoded.head)?;
         let Decoded { mut value, strict, head } = decoded;
+        match request.resource.is_declared() {
+            true => check_declared_head(request, &head, &value)?,
+            false => check_head(request, &head)?,
+        }
         let warnings = report_strict_errors(request, &head, strict, validation)?;
         request.exchange.warn(warnings);
         request.record_object(&value);
@@ -113,8 +117,8 @@ pub(super) fn decode_body(
     let format = match media_type(request.content_type) {
         "" | "application/json" => Format::Json,
         "application/yaml" => Format::Yaml,
-        other if other == brand.protobuf_media_type => Format::Protobuf,
-        _ => return Err(unsupported(request.content_type, request.user_agent, brand)),
+        other if other == brand.protobuf_media_type && takes_protobuf(request) => Format::Protobuf,
+        _ => return Err(unsupported(request)),
     };
     let type_id = request
         .resource
@@ -203,6 +207,33 @@ fn check_head(request: Request<'_>, head: &Head) -> Result<(), ApiError> {
         "{kind_given} in version {version_given:?} cannot be handled as a {}: converting ({version_given}, {kind_given}) to ({version}, {}): unknown conversion",
         resource.kind, resource.kind
     )))
+}
+
+/// Refuses a body of a declared kind whose `apiVersion` or `kind` is not that of the resource: it has to state both, and another
+/// kind is an error of the object.
+fn check_declared_head(request: Request<'_>, head: &Head, value: &Value) -> Result<(), ApiError> {
+    let (resource, kind) = (request.resource, &request.resource.kind);
+    if head.kind.is_empty() {
+        let text = String::from_utf8_lossy(request.body);
+        let (body, beginning) = (part(&text), summary(request.body));
+        return Err(ApiError::BadRequest(format!(
+            "the object provided is unrecognized (must be of type {kind}): Object 'Kind' is missing in '{body}' ({beginning})"
+        )));
+    }
+    let version = resource.api_version();
+    if head.api_version != version {
+        return Err(ApiError::BadRequest(format!(
+            "the API version in the data ({}) does not match the expected API version ({version})",
+            part(&head.api_version)
+        )));
+    }
+    if head.kind == *kind {
+        return Ok(());
+    }
+    let name = value.at("metadata").text("name");
+    let subject = Subject { kind: part(&head.kind).to_string(), ..Subject::kind(resource, name) };
+    let error = FieldError::invalid(Path::new("kind"), &quoted(&head.kind), &format!("must be {kind}"));
+    Err(ApiError::Invalid { subject, errors: FieldErrors::from_iter([error]) })
 }
 
 /// Whether a body may state `version` although it is not that of the resource: older clients that drain nodes send

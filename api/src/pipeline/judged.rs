@@ -9,6 +9,7 @@ use orch_schema::budget::Stopped;
 use orch_schema::value::Value;
 
 use super::allotment::Transfer;
+use super::definitions::declares;
 use super::stored::is_same;
 use super::{Pipeline, Request};
 use crate::admission::{Additions, Attributes, Extent, Finality, Operation, Refused, View};
@@ -117,6 +118,9 @@ impl<S: Store> Pipeline<S> {
             ..self.attributes(request, operation)
         };
         self.admission.reserve(&attributes, new.as_ref(), view, additions)?;
+        if declares(request.resource) {
+            self.record_change(key, (&*old, new.as_ref()), is_removal, view, additions)?;
+        }
         match transfer {
             Some(transfer) => Ok(self.transfer(request, key.path(), transfer, view, additions)?),
             None => Ok(()),

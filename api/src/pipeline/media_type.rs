@@ -5,8 +5,7 @@
 
 use std::collections::HashSet;
 
-use orch_proto::Brand;
-
+use super::Request;
 use crate::error::ApiError;
 
 /// The type that HTML forms send, and `curl -d` without a header.
@@ -23,17 +22,35 @@ pub(super) fn patch_media_type(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim()
 }
 
-/// The refusal of a body whose media type is not JSON, YAML or Protobuf.
-pub(super) fn unsupported(content_type: &str, user_agent: &str, brand: &Brand) -> ApiError {
-    let accepted = format!("application/json, application/yaml, {}", brand.protobuf_media_type);
+/// Media types of text.
+const TEXTS: &str = "application/json, application/yaml";
+
+/// The refusal of a body whose media type is not JSON, YAML or, of built-in kinds, Protobuf.
+pub(super) fn unsupported(request: Request<'_>) -> ApiError {
+    let Request { content_type, user_agent, .. } = request;
+    let protobuf = request.registry.brand.protobuf_media_type;
+    let accepted = if takes_protobuf(request) { format!("{TEXTS}, {protobuf}") } else { TEXTS.to_owned() };
     let hint = hint(content_type, user_agent, "application/json");
     ApiError::UnsupportedMediaType(format!(
         "the body of the request was in an unknown format - accepted media types include: {accepted}{hint}"
     ))
 }
 
+/// Whether bodies of the request may be Protobuf.
+pub(super) fn takes_protobuf(request: Request<'_>) -> bool {
+    !request.resource.is_declared()
+}
+
 /// The refusal of a patch of an unknown type.
-pub(super) fn unsupported_patch(content_type: &str, user_agent: &str) -> ApiError {
+pub(super) fn unsupported_patch(content_type: &str, request: Request<'_>) -> ApiError {
+    if request.resource.is_declared() {
+        let accepted =
+            "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+        return ApiError::UnsupportedMediaType(format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        ));
+    }
+    let user_agent = request.user_agent;
     let hint = hint(content_type, user_agent, "application/merge-patch+json");
     ApiError::UnsupportedMediaType(format!("415: Unsupported Media Type{hint}"))
 }

@@ -41,6 +41,7 @@ mod point;
 mod propose;
 mod review;
 mod scale;
+pub(crate) mod staged;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -62,9 +63,10 @@ use crate::admission::{Attributes, Chain, Operation};
 use crate::allocation::Allocator;
 use crate::ambient::Ambient;
 use crate::authn::User;
+use crate::definitions::Definitions;
 use crate::error::{ApiError, Subject};
 use crate::exchange::Exchange;
-use crate::follow::Maintained;
+use crate::follow::{Builder, Maintained};
 use crate::gate::Gate;
 use crate::index::Indexes;
 use crate::paging::TokenKey;
@@ -76,7 +78,6 @@ use budget_selectors::BudgetSelectors;
 
 pub use crate::answer::{Answer, Effort, ListAnswer, WriteOutcome, Written};
 pub(crate) use allotment::parent_service;
-pub use definitions::DEFINITIONS;
 pub(crate) use delete_collection::DELETIONS_UNDER_WAY_MAX;
 pub(crate) use propose::is_changed_together;
 pub(crate) use stored::{OBJECT_BYTES_MAX, tree_of};
@@ -148,6 +149,8 @@ pub struct Pipeline<S> {
     pub watch_batch_delay: Duration,
     /// Events that are rendered once for all watches.
     pub shared_events: SharedEvents,
+    /// The definitions of custom kinds, which what is served follows.
+    pub definitions: Definitions,
     /// Selectors of disruption budgets, for evictions.
     budget_selectors: Maintained<BudgetSelectors>,
 }
@@ -193,9 +196,11 @@ impl<S: Store> Pipeline<S> {
     ) -> Self {
         let (admission, allocator, turns) = (Chain::builtin(), Allocator::default(), Turns::default());
         let budget_selectors = Maintained::default();
+        let definitions = Definitions::new(&registry, Builder::default());
         Pipeline {
             store,
             served: Handle::new(registry),
+            definitions,
             admission,
             allocator,
             token_key,
@@ -215,8 +220,16 @@ impl<S: Store> Pipeline<S> {
         self.served.load()
     }
 
-    /// Runs a request of any verb but watch.
+    /// Runs a request of any verb but watch. The objects of the answer are of the request's version, or of the stored form of
+    /// a built-in kind, which the renderer converts.
     pub async fn run(&self, request: Request<'_>) -> Result<Answer, ApiError> {
+        let answer = self.run_in_state(request).await?;
+        self.follow_definition(request).await;
+        staged::shown(request.resource, answer, request.budget).await
+    }
+
+    /// The same before the conversion stage.
+    async fn run_in_state(&self, request: Request<'_>) -> Result<Answer, ApiError> {
         self.store.may_serve()?;
         if let (Verb::Create, Some(review)) = (request.verb, request.resource.review) {
             return Box::pin(self.review(request, review)).await.map(Answer::Written);
@@ -255,10 +268,11 @@ impl<S: Store> Pipeline<S> {
         let labels = LabelSelector::parse(request.query.text("labelSelector"))
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
         let (declared, namespaced) = (&request.resource.rules.selectable, request.resource.namespaced);
-        let fields = SelectableFields { declared, namespaced };
+        let is_defined = request.resource.is_declared();
+        let fields = SelectableFields { declared, namespaced, is_defined };
         let text = request.query.text("fieldSelector");
-        let fields = match request.resource.conversion {
-            Some(conversion) => FieldSelector::parse_renamed(text, fields, conversion.stored_field),
+        let fields = match request.resource.direct() {
+            Some(direct) => FieldSelector::parse_renamed(text, fields, direct.stored_field),
             None => FieldSelector::parse(text, fields),
         };
         let fields = fields.map_err(|error| ApiError::BadRequest(error.to_string()))?;

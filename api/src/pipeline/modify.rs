@@ -12,11 +12,12 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
-use orch_raft::{Condition, Key, Operation, Outcome, Put, Revision, Store};
+use orch_raft::{Condition, Key, Operation, Outcome, Put, Revision, Store, WrittenAs};
 use orch_schema::value::Value;
 
 use super::admit::LOOKS;
 use super::judged::{Judged, Rejected, Write};
+use super::staged::{is_current, tree_for_rules};
 use super::stored::{is_same, tree_of, without_revision};
 use super::turns::{HeldTurns, without_turns};
 use super::{Pipeline, Request, WriteOutcome, Written};
@@ -27,7 +28,7 @@ use crate::error::ApiError;
 pub(super) struct Current<'a> {
     /// The stored version.
     pub object: SharedObject,
-    /// Its tree, in the stored form.
+    /// Its tree, in the form of its kind's rules.
     pub value: Value,
     /// All objects at the same revision, for admission, which may make it the newest view.
     pub view: &'a mut View,
@@ -68,6 +69,8 @@ pub(super) struct Modified {
     pub json: bytes::Bytes,
     /// The stored version; `None` if the object was removed or the change was a dry run.
     pub stored: Option<SharedObject>,
+    /// The form of `json`, where objects of the kind say it.
+    pub written_as: Option<Arc<WrittenAs>>,
     /// The object before the change.
     pub before: SharedObject,
     /// The object is gone, or would be if this were no dry run.
@@ -201,7 +204,12 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
     /// A refusal that stands.
     async fn judge(&mut self, before: &SharedObject) -> Result<Option<Judged>, ApiError> {
         let seen = self.view.clone();
-        let (object, value) = (before.clone(), tree_of(before)?);
+        let resource = self.request.resource;
+        let value = match is_current(resource, before) {
+            true => tree_of(before)?,
+            false => self.converted(before).await?,
+        };
+        let object = before.clone();
         let (judged, waited) = {
             let judging = pin!(self.attempt.judge(Current { object, value, view: &mut self.view }));
             without_turns(judging, self.request.budget, &mut self.turns).await
@@ -221,6 +229,13 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
                 false => Ok(None),
             },
         }
+    }
+
+    /// The tree of `before` in the form of its kind's rules, by the conversion stage. The turns are let go while it waits.
+    async fn converted(&mut self, before: &SharedObject) -> Result<Value, ApiError> {
+        let Request { resource, budget, .. } = self.request;
+        let converting = pin!(tree_for_rules(resource, before, budget));
+        without_turns(converting, budget, &mut self.turns).await.0
     }
 
     /// Reserves in the present view. `false`: refused there, and the view is a newer one now.
@@ -317,14 +332,14 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
             }
             Outcome::Full { used, quota, .. } => Err(ApiError::StateFull { used, quota }),
             Outcome::Applied { object, revision, .. } => {
-                let json = match (&object, last) {
-                    (Some(object), _) => object.json.clone(),
-                    (None, Last::Removed(put)) => spliced(&put, revision.0),
-                    (None, Last::Freed(put)) => with_revision(&put, &before),
-                    (None, Last::Stored | Last::Before) => before.json.clone(),
+                let (json, index) = match (&object, &last) {
+                    (Some(object), _) => (object.json.clone(), &object.index),
+                    (None, Last::Removed(put)) => (spliced(put, revision.0), &put.index),
+                    (None, Last::Freed(put)) => (with_revision(put, &before), &put.index),
+                    (None, Last::Stored | Last::Before) => (before.json.clone(), &before.index),
                 };
-                let is_removal = object.is_none();
-                Ok(Proposed::Done(Modified { json, stored: object, before, is_removal }))
+                let (is_removal, written_as) = (object.is_none(), index.written_as.clone());
+                Ok(Proposed::Done(Modified { json, stored: object, written_as, before, is_removal }))
             }
         }
     }
@@ -364,22 +379,27 @@ enum Last {
 impl Modified {
     /// The result of an update or patch.
     pub(super) fn written(self) -> Written {
-        Written { json: self.json, stored: self.stored, outcome: WriteOutcome::Done }
+        let Modified { json, stored, written_as, .. } = self;
+        Written { json, stored, written_as, outcome: WriteOutcome::Done }
     }
 }
 
 /// The result of a dry run of `write`.
 fn dry(write: Write, before: SharedObject) -> Modified {
-    let (json, is_removal) = match write {
-        Write::Put(put) => (with_revision(&put, &before), false),
-        Write::Remove(None) => (before.json.clone(), true),
-        Write::Remove(Some(put)) | Write::Free(put) => (with_revision(&put, &before), true),
+    let is_removal = !matches!(write, Write::Put(_));
+    let (json, index) = match &write {
+        Write::Remove(None) => (before.json.clone(), &before.index),
+        Write::Put(put) | Write::Remove(Some(put)) | Write::Free(put) => {
+            (with_revision(put, &before), &put.index)
+        }
     };
-    Modified { json, stored: None, before, is_removal }
+    Modified { json, stored: None, written_as: index.written_as.clone(), before, is_removal }
 }
 
 fn unchanged(before: SharedObject) -> Modified {
-    Modified { json: before.json.clone(), stored: Some(Arc::clone(&before)), before, is_removal: false }
+    let written_as = before.index.written_as.clone();
+    let (json, stored) = (before.json.clone(), Some(Arc::clone(&before)));
+    Modified { json, stored, written_as, before, is_removal: false }
 }
 
 /// The JSON of `put` at the revision of `before`: a dry run shows the version that it was tried on.

@@ -51,8 +51,8 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Sets defaults and managed fields. `value` is in its stored form afterwards, also if it is too large: that error
-    /// is returned after those of mutating admission.
+    /// Sets defaults and managed fields. `value` is in the form of the kind's rules afterwards, also if it is too large: that
+    /// error is returned after those of mutating admission.
     pub(super) fn default_new(
         &self,
         request: Request<'_>,
@@ -83,7 +83,7 @@ impl<S: Store> Pipeline<S> {
                 tracing::debug!(%error, "ownership of a new object is not tracked");
             }
         }
-        *value = resource.to_stored(value.take());
+        *value = resource.to_rules(value.take());
         size
     }
 
@@ -115,6 +115,15 @@ impl<S: Store> Pipeline<S> {
     }
 }
 
+/// Fills in the defaults of what the rules of the kind have taken away or brought back, such as a status that only its
+/// sub-resource writes. The reference does so when it reads what it stored; here stored bytes are what clients get. Built-in
+/// kinds have no such defaults.
+pub(super) fn fill_prepared(resource: &Resource, value: &mut Value) {
+    if resource.staged().is_some() {
+        apply_defaults(&resource.schema, resource.type_id, value);
+    }
+}
+
 /// Clears the fields of the system: in a new object, values of the client for them count for nothing.
 pub(super) fn clear_system_fields(value: &mut Value) {
     let metadata = child_mut(value, "metadata");
@@ -133,7 +142,7 @@ pub(super) fn is_name_to_be_drawn(value: &Value) -> bool {
 pub(super) fn in_order(resource: &Resource, value: &Value) -> Value {
     let mut ordered = value.clone();
     // The tables are those of the request's version.
-    if resource.conversion.is_none() {
+    if resource.direct().is_none() {
         order_members(&resource.schema, resource.type_id, &mut ordered);
     }
     ordered

@@ -20,6 +20,7 @@ use super::new_object::Origin;
 use super::options::{FieldValidation, Options};
 use super::patch_body::{APPLY, Parsed, Patch, parse_patch};
 use super::patch_refusal::{apply_error, decode_problem, failed, go_string, redact_patch, redact_values};
+use super::staged::is_current;
 use super::stored::tree_of;
 use super::update::{check_name, writer};
 use super::{Pipeline, Request, Written};
@@ -140,7 +141,9 @@ impl<S: Store> Pipeline<S> {
                 }
             }
         };
-        if current.object.json.len() <= COPIED_BYTES_MAX {
+        // Parsing the bytes again gives the same tree only where they are not converted.
+        let is_parsed = is_current(request.resource, &current.object);
+        if current.object.json.len() <= COPIED_BYTES_MAX || !is_parsed {
             return self.patched_whole(request, options, parsed, current.value.clone());
         }
         let incoming = self.patched_whole(request, options, parsed, current.value.take())?;

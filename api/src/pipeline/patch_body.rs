@@ -60,12 +60,12 @@ pub(super) fn parse_patch(request: Request<'_>, format: &str) -> Result<Parsed, 
             let (patch, strict) = patch_json(schema, body)?;
             Ok(Parsed { patch: Patch::Merge(patch), strict })
         }
-        STRATEGIC => {
+        STRATEGIC if !request.resource.is_declared() => {
             let (patch, strict) = patch_json(schema, body)?;
             Ok(Parsed { patch: Patch::Strategic(patch), strict })
         }
         APPLY => apply_config(schema, body),
-        other => Err(unsupported_patch(other, request.user_agent)),
+        other => Err(unsupported_patch(other, request)),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::patch::{Reach, strategic_reach};
 impl<S: Store> Pipeline<S> {
     /// The members that `patch` reaches of an object in the stored form. `None`: it has to be patched as a whole.
     pub(super) fn reach(&self, request: Request<'_>, patch: &Patch) -> Option<Reach> {
-        if request.resource.conversion.is_some() {
+        if request.resource.direct().is_some() {
             return None;
         }
         let reach = match patch {

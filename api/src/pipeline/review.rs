@@ -81,7 +81,7 @@ impl<S: Store> Pipeline<S> {
         set(&mut value, "status", status);
         let mut json = Vec::new();
         encode_json(&resource.schema, resource.type_id, &value, &mut json);
-        Ok(Written { json: json.into(), stored: None, outcome: WriteOutcome::Created })
+        Ok(Written { json: json.into(), stored: None, written_as: None, outcome: WriteOutcome::Created })
     }
 
     fn validate_review(&self, request: Request<'_>, value: &Value, now: &str) -> Result<(), ApiError> {

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use orch_raft::{Key, Store};
 use orch_rules::Action;
-use orch_rules::kinds::scale::{scale_of, set_replicas};
-use orch_rules::validate::WriteKind;
+use orch_rules::kinds::scale::{field_at, scale_of, set_replicas};
 use orch_rules::validate::tree::{Tree, carry, child_mut, set, unset};
-use orch_schema::excerpt::part;
+use orch_rules::validate::{FieldErrors, WriteKind};
+use orch_schema::excerpt::{part, quoted};
 use orch_schema::value::Value;
 use orch_schema::{ScalePaths, apply_defaults, encode_json};
 
@@ -21,8 +21,9 @@ use super::media_type::patch_media_type;
 use super::modify::{Attempt, Current};
 use super::options::Options;
 use super::patch_body::{APPLY, Parsed, Patch};
+use super::staged::{self, tree_for_rules};
 use super::update::{check_name, check_version, is_freed, names_version};
-use super::{Pipeline, Request, WriteOutcome, Written};
+use super::{Answer, Pipeline, Request, WriteOutcome, Written};
 use crate::admission::{Additions, Attributes, Operation, Refused, View};
 use crate::error::{ApiError, Subject};
 use crate::fields::{ScaledField, keep_times_if_unchanged};
@@ -61,14 +62,29 @@ impl<'a> Scaled<'a> {
         ScaledField::new(self.paths, version(self.object), version(self.request))
     }
 
+    /// Whether the object says how many replicas are wanted. Objects of built-in kinds always do.
+    fn has_replicas(&self, object: &Value) -> bool {
+        !field_at(object, &self.paths.spec_replicas).is_null()
+    }
+
+    /// The path of that field as a definition writes it: `.spec.replicas`.
+    fn replicas_path(&self) -> String {
+        self.paths.spec_replicas.iter().map(|step| format!(".{step}")).collect()
+    }
+
     /// The answer: the scale of the object whose JSON is `json`.
-    fn written(&self, json: &[u8]) -> Result<Written, ApiError> {
+    fn written_of(&self, json: &[u8]) -> Result<Written, ApiError> {
         let object: Value = serde_json::from_slice(json)
             .map_err(|error| ApiError::Internal(format!("a stored object cannot be read: {error}")))?;
+        Ok(self.written(&object))
+    }
+
+    /// The answer: the scale of `object`.
+    fn written(&self, object: &Value) -> Written {
         let resource = self.request.resource;
         let mut json = Vec::with_capacity(512);
-        encode_json(&resource.schema, resource.type_id, &scale_of(&object, self.paths), &mut json);
-        Ok(Written { json: json.into(), stored: None, outcome: WriteOutcome::Done })
+        encode_json(&resource.schema, resource.type_id, &scale_of(object, self.paths), &mut json);
+        Written { json: json.into(), stored: None, written_as: None, outcome: WriteOutcome::Done }
     }
 }
 
@@ -78,7 +94,12 @@ impl<S: Store> Pipeline<S> {
         let scaled = Scaled::new(request)?;
         if request.verb == Verb::Get {
             let object = self.get(scaled.object).await?;
-            return scaled.written(&object.json);
+            let tree = tree_for_rules(scaled.object.resource, &object, request.budget).await?;
+            if !scaled.has_replicas(&tree) {
+                let path = quoted(&scaled.replicas_path());
+                return Err(ApiError::Unsupported(format!("the spec replicas field {path} does not exist")));
+            }
+            return Ok(scaled.written(&tree));
         }
         let format = patch_media_type(request.content_type);
         let is_apply = request.verb == Verb::Patch && format == APPLY;
@@ -96,7 +117,13 @@ impl<S: Store> Pipeline<S> {
         let attempt =
             ScaleAttempt { pipeline: self, scaled, key: &key, options: &options, first, names_version };
         match self.modify(scaled.object, &key, options.dry_run, attempt).await? {
-            Some(modified) => scaled.written(&modified.json),
+            Some(modified) => {
+                let answer = Answer::Written(modified.written());
+                match staged::shown(scaled.object.resource, answer, request.budget).await? {
+                    Answer::Written(shown) => scaled.written_of(&shown.json),
+                    _ => Err(ApiError::Internal("a write is answered with something else".to_owned())),
+                }
+            }
             None => Err(ApiError::NotFound(scaled.object.subject())),
         }
     }
@@ -124,7 +151,13 @@ impl<S: Store> Pipeline<S> {
         if let Some(managed) = field.to_scale(stored.at("metadata").get("managedFields")) {
             set(child_mut(&mut old, "metadata"), "managedFields", managed);
         }
+        let is_patch = matches!(sent, Sent::Patch(_));
         let mut new = self.new_scale(request, options, sent, &old, &now)?;
+        if is_patch && !scaled.has_replicas(&stored) && !new.at("spec").has("replicas") {
+            let path = quoted(&scaled.replicas_path());
+            let told = format!("the spec replicas field {path} cannot be empty");
+            return Err(ApiError::BadRequest(told).into());
+        }
         let mut additions = Additions::default();
         let attributes = Attributes {
             old: Some(&old),
@@ -136,7 +169,9 @@ impl<S: Store> Pipeline<S> {
         let mut after = stored.clone();
         set_replicas(&mut after, &new, paths);
         let metadata = child_mut(&mut after, "metadata");
-        carry(new.at("metadata"), metadata, "resourceVersion");
+        // A scale need not name the version that it changes, whatever its kind demands.
+        let named = if names_version(&new) { &new } else { &stored };
+        carry(named.at("metadata"), metadata, "resourceVersion");
         match field.to_object(metadata.get("managedFields"), new.at("metadata").get("managedFields")) {
             Some(managed) => set(metadata, "managedFields", managed),
             None => unset(metadata, "managedFields"),
@@ -151,7 +186,7 @@ impl<S: Store> Pipeline<S> {
         let (shown, attributes) = (scale_of(&after, paths), Attributes { is_removal, ..attributes });
         self.validate(&attributes, Some(&shown), view, &mut additions).await?;
         keep_times_if_unchanged(&stored, &mut after);
-        let put = self.put(object.resource, object.key()?, &mut after)?;
+        let put = self.put_converted(object, object.key()?, &mut after).await?;
         let write = if is_removal { Write::Free(put) } else { Write::Put(put) };
         Ok(Judged::new(write, old, Some(shown), additions))
     }
@@ -190,7 +225,11 @@ impl<S: Store> Pipeline<S> {
     fn check_scale(&self, scaled: Scaled<'_>, old: &Value, new: &Value, now: &str) -> Result<(), ApiError> {
         let Scaled { request, object, .. } = scaled;
         let (resource, name) = (request.resource, &request.target.name);
-        let errors = resource.strategy.validate_create(&self.context(request, now), new);
+        // The number of a declared kind is judged where the object has it.
+        let errors = match object.resource.is_declared() {
+            true => FieldErrors::new(),
+            false => resource.strategy.validate_create(&self.context(request, now), new),
+        };
         if !errors.is_empty() {
             return Err(ApiError::Invalid { subject: Subject::kind(resource, name), errors });
         }

@@ -1,28 +1,25 @@
 //! Encodes objects for the store: canonical JSON and its index.
 //!
-//! Owns encoding once, and finding the offset of the revision in the bytes.
+//! Owns encoding once, and taking the placeholder of the revision out of the bytes.
 
 use bytes::Bytes;
-use memchr::memmem;
 use orch_raft::object::SharedObject;
 use orch_raft::{Fields, Index, Key, Put, Store};
 use orch_rules::validate::tree::{Tree, child_mut, set, sorted_entries};
-use orch_schema::encode_json;
 use orch_schema::value::Value;
+use orch_schema::{encode_json, encode_stored};
 
+use super::staged::tree_for_store;
 use super::{Pipeline, Request};
 use crate::admission::UNSET_REVISION;
 use crate::error::ApiError;
 use crate::registry::Resource;
 
-/// The revision's field in a new encoding; its placeholder digit is taken out.
-const REVISION_FIELD: &[u8] = b"\"resourceVersion\":\"0\"";
-
-/// The first bytes of every encoding. A revision is looked for from there on.
-const METADATA_FIRST: &[u8] = b"{\"metadata\":{";
+/// The revision's field before its digits.
+const REVISION_FIELD: &[u8] = b"\"resourceVersion\":\"";
 
 /// Bytes of the field before its digits.
-const BEFORE_DIGITS: usize = "\"resourceVersion\":\"".len();
+const BEFORE_DIGITS: usize = REVISION_FIELD.len();
 
 /// Largest object stored, in bytes of JSON: the reference's limit.
 pub(crate) const OBJECT_BYTES_MAX: usize = 3 * 1024 * 1024 / 2;
@@ -37,13 +34,9 @@ impl<S: Store> Pipeline<S> {
     /// The put of `value`, an object in the stored form whose revision is [`UNSET_REVISION`].
     pub(super) fn put_unset(&self, resource: &Resource, key: Key, value: &Value) -> Result<Put, ApiError> {
         let mut json = Vec::with_capacity(1024);
-        encode_json(&resource.schema, resource.stored_type(), value, &mut json);
-        assert!(json.starts_with(METADATA_FIRST), "metadata is the first member of every stored object");
-        // Only `metadata` can hold the field this early: it is written first, and quotes inside strings are escaped.
-        let field = memmem::find(&json, REVISION_FIELD).ok_or_else(|| {
-            ApiError::Internal("an encoded object has no place for its revision".to_owned())
-        })?;
-        let digits = field + BEFORE_DIGITS;
+        let digits = encode_stored(resource.stored_schema(), resource.stored_type(), value, &mut json);
+        let digits = digits.ok_or(ApiError::DeadlineExceeded)?;
+        // The placeholder.
         json.remove(digits);
         if json.len() > OBJECT_BYTES_MAX {
             return Err(too_large(json.len()));
@@ -51,6 +44,24 @@ impl<S: Store> Pipeline<S> {
         let revision_at = u32::try_from(digits).expect("bounded by OBJECT_BYTES_MAX");
         let index = index_of(resource, value);
         Ok(Put { key, json: Bytes::from(json), revision_at, index })
+    }
+}
+
+impl<S: Store> Pipeline<S> {
+    /// The put of `value`, an object in the form of its kind's rules.
+    ///
+    /// # Errors
+    /// Those of [`Pipeline::put`]; `Unconverted`.
+    pub(super) async fn put_converted(
+        &self,
+        request: Request<'_>,
+        key: Key,
+        value: &mut Value,
+    ) -> Result<Put, ApiError> {
+        match tree_for_store(request.resource, value, request.budget).await? {
+            Some(mut stored) => self.put(request.resource, key, &mut stored),
+            None => self.put(request.resource, key, value),
+        }
     }
 }
 
@@ -82,7 +93,7 @@ pub(crate) fn tree_of(object: &SharedObject) -> Result<Value, ApiError> {
 pub(super) fn without_revision(put: &Put) -> Bytes {
     let digits = put.revision_at as usize;
     assert!(
-        put.json[..digits].ends_with(&REVISION_FIELD[..BEFORE_DIGITS]) && put.json.get(digits) == Some(&b'"'),
+        put.json[..digits].ends_with(REVISION_FIELD) && put.json.get(digits) == Some(&b'"'),
         "a put has room for the digits of its revision"
     );
     let mut start = digits - BEFORE_DIGITS;
@@ -98,11 +109,11 @@ pub(super) fn without_revision(put: &Put) -> Bytes {
     Bytes::from(json)
 }
 
-/// Whether `put` would store what `object` already holds.
+/// Whether `put` would store what `object` already holds, in the form in which it holds it.
 pub(super) fn is_same(put: &Put, object: &SharedObject) -> bool {
     let (before, after) = object.json_around_revision();
     let at = put.revision_at as usize;
-    put.json[..at] == *before && put.json[at..] == *after
+    put.json[..at] == *before && put.json[at..] == *after && put.index.written_as == object.index.written_as
 }
 
 fn index_of(resource: &Resource, stored: &Value) -> Index {
@@ -111,12 +122,13 @@ fn index_of(resource: &Resource, stored: &Value) -> Index {
     let labels = labels.map(|(key, value)| (key, value.as_str().unwrap_or_default()));
     let owners = metadata.items("ownerReferences").iter().map(|owner| owner.text("uid").to_owned());
     let declared = resource.rules.selectable.iter().map(|field| field.name.as_str());
-    let fields = declared.zip(resource.strategy.field_values(stored));
+    let fields = declared.map(|name| (name, resource.strategy.field_value(stored, name)));
     Index {
         uid: metadata.text("uid").to_owned(),
         labels: labels.collect(),
         fields: Fields::new(fields),
         owners: owners.collect(),
         terminating: metadata.has("deletionTimestamp"),
+        written_as: resource.staged().map(|staged| staged.stored.clone()),
     }
 }

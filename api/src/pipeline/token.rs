@@ -56,7 +56,7 @@ impl<S: Store> Pipeline<S> {
         set(child_mut(&mut value, "status"), "token", token);
         let mut json = Vec::new();
         encode_json(&request.resource.schema, request.resource.type_id, &value, &mut json);
-        Ok(Written { json: json.into(), stored: None, outcome: WriteOutcome::Created })
+        Ok(Written { json: json.into(), stored: None, written_as: None, outcome: WriteOutcome::Created })
     }
 
     /// The document in the body, with its defaults and owners.

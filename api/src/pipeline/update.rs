@@ -18,7 +18,7 @@ use super::allotment::Transfer;
 use super::incoming::check_readable;
 use super::judged::{Judged, Rejected, Write};
 use super::modify::{ATTEMPTS_MAX, Attempt, Current, changing_too_fast};
-use super::new_object::{Origin, in_order};
+use super::new_object::{Origin, fill_prepared, in_order};
 use super::options::Options;
 use super::stored::check_size;
 use super::{Pipeline, Request, Written, owners};
@@ -83,8 +83,8 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Judged, Rejected> {
         let resource = request.resource;
         let Current { value: stored, view, .. } = current;
-        // Without conversion the request's version is the stored form, and the object is held once.
-        let converted = resource.conversion.map(|_| resource.to_version(stored.clone()));
+        // Without a direct conversion the request's version is the form of the rules, and the object is held once.
+        let converted = resource.direct().map(|_| resource.to_version(stored.clone()));
         let old = converted.as_ref().unwrap_or(&stored);
         request.exchange.warn(owners::deduplicate(&mut new, true));
         check_version(request, old, &mut new)?;
@@ -99,7 +99,7 @@ impl<S: Store> Pipeline<S> {
         }
         request.budget.check()?;
         drop(converted);
-        let (old, mut new) = (stored, resource.to_stored(new));
+        let (old, mut new) = (stored, resource.to_rules(new));
         let mut additions = Additions::default();
         let attributes = Attributes {
             old: Some(&old),
@@ -123,12 +123,13 @@ impl<S: Store> Pipeline<S> {
         let is_removal = is_freed(request, &new);
         let attributes = Attributes { is_removal, ..attributes };
         self.validate(&attributes, Some(&new), view, &mut additions).await?;
+        fill_prepared(resource, &mut new);
         keep_times_if_unchanged(&old, &mut new);
         let transfer = self.allocator.holds(resource).then(|| {
             let after = if is_removal { Holdings::default() } else { Holdings::of(&new) };
             Transfer { before: Holdings::of(&old), after }
         });
-        let put = self.put(request.resource, request.key()?, &mut new)?;
+        let put = self.put_converted(request, request.key()?, &mut new).await?;
         let write = if is_removal { Write::Free(put) } else { Write::Put(put) };
         Ok(Judged::new(write, old, Some(new), additions).with_transfer(transfer))
     }
@@ -185,7 +186,7 @@ impl<S: Store> Pipeline<S> {
 fn judged_against(resource: &Resource, context: &Context<'_>, old: &Value, new: &mut Value) -> Option<Value> {
     // Objects of a version that is converted are of another type by now.
     let (schema, strategy) = (&resource.schema, &*resource.strategy);
-    let is_stored_form = resource.conversion.is_none();
+    let is_stored_form = resource.direct().is_none();
     is_stored_form
         .then(|| alike::judged_against(schema, resource.type_id, strategy, context, old, new))
         .flatten()
@@ -329,7 +330,11 @@ pub(super) fn check_version(request: Request<'_>, old: &Value, new: &mut Value) 
             let path = Path::new("metadata").child("resourceVersion");
             let error =
                 orch_rules::validate::FieldError::invalid(path, "0", "must be specified for an update");
-            let subject = Subject::kind(request.resource, &request.target.name);
+            let (resource, name) = (request.resource, &request.target.name);
+            let subject = match resource.is_declared() {
+                true => Subject::resource(resource, name),
+                false => Subject::kind(resource, name),
+            };
             return Err(ApiError::Invalid { subject, errors: error.into() });
         }
         "" | "0" => set(metadata, "resourceVersion", version),

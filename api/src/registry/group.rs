@@ -12,10 +12,12 @@ use std::sync::{Arc, OnceLock};
 use orch_proto::Brand;
 use parking_lot::Mutex;
 
+use super::Stage;
 use super::discovery::{Plain, Summary, order};
 use super::keyed::Keyed;
 use super::resource::Resource;
 use crate::document::Document;
+use crate::making::Making;
 
 /// A group.
 pub struct Group {
@@ -26,6 +28,7 @@ pub struct Group {
     /// OpenAPI of the group's own path.
     pub openapi: Section,
     pub(super) summary: OnceLock<Summary>,
+    pub(super) making: Making,
 }
 
 /// The resources of one group in one version.
@@ -39,6 +42,7 @@ pub struct GroupVersion {
     /// OpenAPI of its paths.
     pub openapi: Section,
     pub(super) list: OnceLock<Plain>,
+    pub(super) making: Making,
 }
 
 /// Room for an OpenAPI document in its forms.
@@ -92,10 +96,22 @@ impl<T> Kept<T> {
 }
 
 impl Group {
+    /// Whether all of its resources are declared by definitions, whose documents cover resources alone.
+    pub fn is_declared(&self) -> bool {
+        self.versions.iter().all(|version| version.is_declared())
+    }
+
     /// The version called `name`.
     pub fn version(&self, name: &str) -> Option<&Arc<GroupVersion>> {
         // few: the versions of one group.
         self.versions.iter().find(|version| version.version == name)
+    }
+}
+
+impl GroupVersion {
+    /// Whether all of its resources are declared by definitions that are published.
+    pub fn is_declared(&self) -> bool {
+        self.resources.iter().all(|resource| resource.published.is_some())
     }
 }
 
@@ -110,7 +126,8 @@ impl Groups {
     /// The groups of `resources`. Those in which `before` has the same resources are the same.
     pub(super) fn of(resources: &[Arc<Resource>], brand: &Brand, before: &Groups) -> Self {
         let mut by_name: BTreeMap<&str, BTreeMap<&str, Vec<&Arc<Resource>>>> = BTreeMap::new();
-        for resource in resources {
+        // Of a definition that is not in force yet, discovery tells nothing.
+        for resource in resources.iter().filter(|resource| resource.stage != Stage::Accepted) {
             let versions = by_name.entry(&resource.group).or_default();
             versions.entry(&resource.version).or_default().push(resource);
         }
@@ -150,8 +167,8 @@ fn group(
     if let Some(same) = before.filter(is_same) {
         return same.clone();
     }
-    let (openapi, summary) = (Section::default(), OnceLock::new());
-    Arc::new(Group { name: name.to_owned(), versions, openapi, summary })
+    let (openapi, summary, making) = (Section::default(), OnceLock::new(), Making::default());
+    Arc::new(Group { name: name.to_owned(), versions, openapi, summary, making })
 }
 
 fn group_version(
@@ -174,5 +191,6 @@ fn group_version(
         resources: resources.into_iter().cloned().collect(),
         openapi: Section::default(),
         list: OnceLock::new(),
+        making: Making::default(),
     })
 }

@@ -12,14 +12,16 @@
 //! Invariant: each way to a resource is a look-up by a keyed hash: clients choose the names. No request walks all resources.
 //! Invariant: built-in resources and those that are added while a node runs come in by the same way, `Registry::with`.
 
+mod declared;
 pub mod discovery;
 mod group;
 mod handle;
 mod keyed;
+mod published;
 mod record;
 mod resource;
-mod tables;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use orch_proto::Brand;
@@ -29,11 +31,14 @@ use discovery::Roots;
 use group::Groups;
 use keyed::Keyed;
 
+pub use crate::making::{Maker, Making};
+pub use crate::tables::Tables;
+pub use declared::{DeclaredKind, DeclaredVersion, MakeConstraints, storage_of};
 pub use group::{Group, GroupVersion, Kept, OverAll, Section};
 pub use handle::{Changes, Handle};
-pub use record::{End, Record};
-pub use resource::{Conversion, Kind, Resource};
-pub use tables::Tables;
+pub use published::Published;
+pub use record::{End, Record, Stage};
+pub use resource::{Kind, Resource};
 
 /// All served resources.
 pub struct Registry {
@@ -86,7 +91,7 @@ impl Registry {
         let kinds = Keyed::of(count, |position| Some(at(position).kind_path()));
         let stored = Keyed::of(count, |position| {
             let resource = at(position);
-            resource.conversion.is_none().then_some(&*resource.storage)
+            resource.stands_for_stored().then_some(&*resource.storage)
         });
         let groups = Groups::of(&resources, brand, before);
         let openapi = Default::default();
@@ -121,12 +126,42 @@ impl Registry {
         Arc::new(Registry::of(self.schema.clone(), self.brand, left, &self.groups))
     }
 
-    /// Tells those who hold a resource that `next` does not serve that it has ended. Built-in ones tell nobody.
+    /// The same without the resources whose objects are stored as one of `gone`, and with `kinds`, each with all versions of its
+    /// objects: a batch of changes is one step. A kind that would take a place of another one is left out; those are returned.
+    pub fn replaced(
+        &self,
+        gone: &HashSet<Arc<str>>,
+        kinds: Vec<Vec<Kind>>,
+    ) -> (Arc<Registry>, Vec<Occupied>) {
+        let kept = self.resources.iter().filter(|resource| !gone.contains(&resource.storage));
+        let mut resources: Vec<Arc<Resource>> = kept.cloned().collect();
+        let mut places = Places::default();
+        let fits = resources.iter().all(|resource| places.take(resource));
+        debug_assert!(fits, "what is served has places of its own");
+        let mut refused = Vec::new();
+        for added in kinds.into_iter().map(resource::assemble) {
+            match added.iter().find(|added| !places.has_room(added)) {
+                Some(found) => {
+                    let (api_version, plural) = (found.api_version(), found.plural.clone());
+                    refused.push(Occupied { api_version, plural });
+                }
+                None => {
+                    added.iter().for_each(|added| {
+                        places.take(added);
+                    });
+                    resources.extend(added);
+                }
+            }
+        }
+        (Arc::new(Registry::of(self.schema.clone(), self.brand, resources, &self.groups)), refused)
+    }
+
+    /// Tells those who hold a resource that `next` does not serve in the same form that it has ended. Built-in ones tell nobody.
     fn end_all_but(&self, next: &Registry) {
         for resource in &self.resources {
             let Some(end) = &resource.end else { continue };
             let same = next.find(&resource.group, &resource.version, &resource.plural);
-            if same.is_none_or(|same| !Arc::ptr_eq(same, resource)) {
+            if same.and_then(|same| same.end.as_ref()).is_none_or(|same| !same.is(end)) {
                 end.come();
             }
         }
@@ -150,11 +185,11 @@ impl Registry {
         self.find_kind(group, version, kind)
     }
 
-    /// The resource of this group and kind in the version that is stored.
+    /// The resource of this group and kind that stands for its stored objects.
     pub fn find_stored_kind(&self, group: &str, kind: &str) -> Option<&Arc<Resource>> {
         let versions = self.group(group)?.versions.iter();
         // few: the versions of one group.
-        versions.filter_map(|of| self.find_kind(group, &of.version, kind)).find(|of| of.conversion.is_none())
+        versions.filter_map(|of| self.find_kind(group, &of.version, kind)).find(|of| of.stands_for_stored())
     }
 
     /// The resource whose objects are stored as `storage`, in the version that is stored.
@@ -185,7 +220,38 @@ impl Registry {
 
     /// The resources whose objects are stored, each in the version that is stored.
     pub fn stored_resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
-        self.resources().filter(|resource| resource.conversion.is_none() && resource.review.is_none())
+        self.resources().filter(|resource| resource.stands_for_stored() && resource.review.is_none())
+    }
+}
+
+/// The places that resources have taken: keyed hashes, since clients choose the names.
+#[derive(Default)]
+struct Places {
+    paths: HashSet<[String; 3]>,
+    kinds: HashSet<[String; 3]>,
+    storages: HashSet<Arc<str>>,
+}
+
+impl Places {
+    fn of(resource: &Resource) -> [[String; 3]; 2] {
+        let own = |(group, version, name): (&str, &str, &str)| [group, version, name].map(str::to_owned);
+        [own(resource.path()), own(resource.kind_path())]
+    }
+
+    fn has_room(&self, resource: &Resource) -> bool {
+        let [path, kind] = Places::of(resource);
+        // set: all three are.
+        !self.paths.contains(&path)
+            && !self.kinds.contains(&kind)
+            && !self.storages.contains(&resource.storage)
+    }
+
+    /// Takes the places of `resource`; `false`: its path is taken. Kinds and names in the store are shared by versions.
+    fn take(&mut self, resource: &Resource) -> bool {
+        let [path, kind] = Places::of(resource);
+        self.kinds.insert(kind);
+        self.storages.insert(resource.storage.clone());
+        self.paths.insert(path)
     }
 }
 
@@ -219,7 +285,7 @@ mod tests {
             let scanned = registry.resources().find(is_named).unwrap();
             let found = registry.find_named(&definition.api_version(), &definition.kind).unwrap();
             assert!(Arc::ptr_eq(found, scanned), "{resource:?}");
-            let is_stored = |other: &&Arc<Resource>| other.storage == *storage && other.conversion.is_none();
+            let is_stored = |other: &&Arc<Resource>| other.storage == *storage && other.stands_for_stored();
             let scanned = registry.resources().find(is_stored).unwrap();
             assert!(Arc::ptr_eq(registry.stored(storage).unwrap(), scanned), "{resource:?}");
             assert!(registry.serves(&definition.api_version()));
@@ -227,6 +293,20 @@ mod tests {
         assert!(registry.find("", "v1", "nopes").is_none() && registry.find_named("v2", "Pod").is_none());
         assert!(registry.stored("nopes").is_none() && registry.stored("events.events").is_none());
         assert!(!registry.serves("apps") && !registry.serves("apps/v9") && registry.serves("v1"));
+    }
+
+    #[test]
+    fn of_versions_without_a_conversion_the_first_stands_for_the_stored_objects() {
+        let registry = Registry::builtin(&ORCH);
+        let maps = registry.find("", "v1", "configmaps").unwrap().definition.clone();
+        let version = |version: &str| {
+            let definition = orch_schema::ResourceType { version: version.to_owned(), ..(*maps).clone() };
+            Kind::built_in(&registry.schema, registry.brand, &definition).unwrap()
+        };
+        let next = registry.without("configmaps").with(vec![version("v1"), version("v2")]).unwrap();
+        let standing = next.stored_resources().filter(|of| *of.storage == *"configmaps");
+        assert_eq!(standing.map(|of| of.version.as_str()).collect::<Vec<_>>(), ["v1"]);
+        assert_eq!(next.stored("configmaps").unwrap().version, "v1");
     }
 
     #[test]

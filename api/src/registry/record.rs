@@ -1,5 +1,7 @@
 //! The record of a definition: what a resource that was added while the node runs was made of.
 
+use std::sync::Arc;
+
 use orch_raft::{Condition, Key, Revision};
 use tokio_util::sync::CancellationToken;
 
@@ -19,11 +21,28 @@ impl Record {
     }
 }
 
+/// How far a definition has come, as far as what is served depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stage {
+    /// Its names are accepted: its objects are served, and discovery does not tell of them yet.
+    Accepted,
+    /// It is in force.
+    #[default]
+    Established,
+    /// It is being deleted with its objects: none can be created any more.
+    Terminating,
+}
+
 /// The end of a resource that was added while the node runs: it is taken away, or served in another form.
 #[derive(Clone, Debug, Default)]
-pub struct End(CancellationToken);
+pub struct End(Arc<CancellationToken>);
 
 impl End {
+    /// Whether both are the end of the same form of a resource.
+    pub(super) fn is(&self, other: &End) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(super) fn come(&self) {
         self.0.cancel();
     }

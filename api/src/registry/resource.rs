@@ -13,12 +13,14 @@ use orch_rules::kinds::{Strategy, strategy_for};
 use orch_schema::value::Value;
 use orch_schema::{ResourceType, Schema, Subresource, TypeId};
 
-use super::record::{End, Record};
-use super::tables::Tables;
+use super::published::Published;
+use super::record::{End, Record, Stage};
 use crate::authz::review::Review;
+use crate::conversion::{Conversion, ConvertFn, Direct, Staged};
 use crate::error::Subject;
-use crate::fields::{Convert, OtherVersion};
+use crate::fields::{OtherVersion, Way};
 use crate::request::Verb;
+use crate::tables::Tables;
 
 /// One served resource in one version. It shares ownership of its definition and schema, so that a request keeps
 /// working after its registry was replaced and dropped.
@@ -36,14 +38,20 @@ pub struct Resource {
     pub storage: Arc<str>,
     /// The other served versions of the same objects.
     pub others: Vec<OtherVersion>,
-    /// Conversion between the stored form and this version's form; `None` when they are the same.
+    /// See [`Resource::stands_for_stored`].
+    stands_for_stored: bool,
+    /// Conversion between stored objects and this version's form; `None` when they are the same for ever.
     pub conversion: Option<Conversion>,
     /// The review that a create answers; `None` for objects that are stored.
     pub review: Option<Review>,
     /// The definition that the resource was made of, where it was added while the node runs. Its writes depend on it.
     pub record: Option<Record>,
-    /// When the resource is taken away or replaced; `None` for built-in ones, which are not.
+    /// The schema that OpenAPI publishes of a declared kind; `None`: that of the types.
+    pub published: Option<Published>,
+    /// When the resource is taken away or served in another form; `None` for built-in ones, which are not.
     pub end: Option<End>,
+    /// How far its definition has come; built-in ones are in force.
+    pub stage: Stage,
     /// Sub-resources whose documents are of a kind of their own, each as the resource of that kind.
     documents: Vec<(Action, Arc<Resource>)>,
     /// `{"kind":"Role","apiVersion":"...",`: the bytes before an object's stored bytes.
@@ -63,21 +71,6 @@ impl Deref for Resource {
     }
 }
 
-/// Converts between the stored version and another.
-#[derive(Clone, Copy)]
-pub struct Conversion {
-    /// Converts from the stored form.
-    pub from_stored: Convert,
-    /// Converts to the stored form.
-    pub to_stored: Convert,
-    /// Maps the name of a selectable field to its stored name.
-    pub stored_field: fn(&str) -> Option<&'static str>,
-    /// Group of the stored version, which validation errors name.
-    pub stored_group: &'static str,
-    /// The type of the stored form.
-    pub stored_type: TypeId,
-}
-
 /// A resource to serve: its definition, with what code adds to it.
 pub struct Kind {
     /// Names, verbs, sub-resources and columns.
@@ -94,6 +87,12 @@ pub struct Kind {
     pub review: Option<Review>,
     /// See [`Resource::record`].
     pub record: Option<Record>,
+    /// See [`Resource::end`].
+    pub end: Option<End>,
+    /// See [`Resource::stage`].
+    pub stage: Stage,
+    /// See [`Resource::published`].
+    pub published: Option<Published>,
 }
 
 impl Resource {
@@ -138,30 +137,72 @@ impl Resource {
         Action::of(subresource).filter(|_| is_served)
     }
 
-    /// Converts `stored` to this version.
-    pub fn to_version(&self, stored: Value) -> Value {
-        match self.conversion {
-            Some(conversion) => conversion.from_stored.apply(&stored),
-            None => stored,
+    /// The functions that convert a built-in kind; `None` where objects are shown as they are stored, or the conversion stage
+    /// has converted them.
+    pub fn direct(&self) -> Option<&Direct> {
+        match &self.conversion {
+            Some(Conversion::Direct(direct)) => Some(direct),
+            Some(Conversion::Staged(_)) | None => None,
         }
     }
 
-    /// Converts `value` from this version to the stored form, which all rules of the kind apply to.
-    pub fn to_stored(&self, value: Value) -> Value {
-        match self.conversion {
-            Some(conversion) => conversion.to_stored.apply(&value),
-            None => value,
+    /// The conversion of a declared kind, before the renderer.
+    pub fn staged(&self) -> Option<&Staged> {
+        match &self.conversion {
+            Some(Conversion::Staged(staged)) => Some(staged),
+            Some(Conversion::Direct(_)) | None => None,
         }
     }
 
-    /// `value`, which is in this version, as it comes back from its stored form; `None` where that is the same form.
+    /// Whether a definition declares the kind: its bodies are text, and it has no strategic merge patches.
+    pub fn is_declared(&self) -> bool {
+        self.staged().is_some()
+    }
+
+    /// Whether this version stands for the stored objects where each of them counts once: of all versions of the same objects
+    /// one. It is the version that objects are stored in, or the first one where a declared kind does not serve that.
+    pub fn stands_for_stored(&self) -> bool {
+        self.stands_for_stored
+    }
+
+    /// Name of the version that objects are stored in; `None`: that of the resource that stands for them.
+    pub(super) fn stored_version(&self) -> Option<&str> {
+        self.staged().map(|staged| &*staged.stored.version)
+    }
+
+    /// Converts `value`, which the rules of the kind apply to, to this version.
+    pub fn to_version(&self, value: Value) -> Value {
+        self.direct().map(|direct| (direct.from_stored)(&value)).unwrap_or(value)
+    }
+
+    /// Converts `value` from this version to the form that the rules of the kind apply to.
+    pub fn to_rules(&self, value: Value) -> Value {
+        self.direct().map(|direct| (direct.to_stored)(&value)).unwrap_or(value)
+    }
+
+    /// `value`, which is in this version, as it comes back from the form that the rules apply to; `None` where that is the
+    /// same form.
     pub fn round_trip(&self, value: &Value) -> Option<Value> {
-        self.conversion.map(|conversion| conversion.from_stored.apply(&conversion.to_stored.apply(value)))
+        self.direct().map(|direct| (direct.from_stored)(&(direct.to_stored)(value)))
     }
 
-    /// The type of the stored bytes.
+    /// The type of the bytes that are stored.
     pub fn stored_type(&self) -> TypeId {
-        self.conversion.map_or(self.type_id, |conversion| conversion.stored_type)
+        match &self.conversion {
+            None => self.type_id,
+            Some(Conversion::Direct(direct)) => direct.stored_type,
+            Some(Conversion::Staged(staged)) => staged.stored_type,
+        }
+    }
+
+    /// The schema that holds [`Resource::stored_type`].
+    pub fn stored_schema(&self) -> &Tables {
+        self.staged().map_or(&self.schema, |staged| &staged.stored_schema)
+    }
+
+    /// The type of the bytes that come to the renderer.
+    pub fn rendered_type(&self) -> TypeId {
+        self.direct().map_or(self.type_id, |direct| direct.stored_type)
     }
 }
 
@@ -175,7 +216,7 @@ impl Subject {
     /// An object, named by its kind, as validation errors name it.
     pub fn kind(resource: &Resource, name: &str) -> Self {
         // Objects of a converted version are validated in their stored form, whose group the errors name.
-        let stored = resource.conversion.map(|conversion| conversion.stored_group.to_owned());
+        let stored = resource.direct().map(|direct| direct.stored_group.to_owned());
         let group = stored.unwrap_or_else(|| resource.group.clone());
         Subject { group, kind: resource.kind.clone(), name: name.to_owned() }
     }
@@ -192,8 +233,25 @@ pub(super) fn assemble(kinds: Vec<Kind>) -> Vec<Arc<Resource>> {
     let mut resources: Vec<Resource> = kinds.into_iter().map(resource).collect();
     for at in 0..resources.len() {
         resources[at].others = others(&resources, at);
+        resources[at].stands_for_stored = stands_for_stored(&resources, at);
     }
     resources.into_iter().map(Arc::new).collect()
+}
+
+/// See [`Resource::stands_for_stored`], for the resource at `at`.
+fn stands_for_stored(resources: &[Resource], at: usize) -> bool {
+    let own = &resources[at];
+    if own.direct().is_some() {
+        return false;
+    }
+    let of_kind = |other: &&Resource| other.storage == own.storage && other.direct().is_none();
+    // Without a conversion a version has the stored form.
+    let is_stored = |of: &Resource| of.staged().is_none_or(Staged::is_stored);
+    let mut before = resources[..at].iter().filter(of_kind);
+    if is_stored(own) {
+        return !before.any(is_stored);
+    }
+    before.next().is_none() && !resources.iter().filter(of_kind).any(is_stored)
 }
 
 /// The other versions of the objects of the resource at `at`.
@@ -202,14 +260,21 @@ fn others(resources: &[Resource], at: usize) -> Vec<OtherVersion> {
     let twins = resources.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, other)| other);
     let twins = twins.filter(|other| other.storage == own.storage);
     let between = |from: &Resource, to: &Resource| {
-        let out = from.conversion.map(|conversion| conversion.to_stored);
-        out.into_iter().chain(to.conversion.map(|conversion| conversion.from_stored)).collect()
+        let out = from.direct().map(|direct| direct.to_stored.clone());
+        out.into_iter().chain(to.direct().map(|direct| direct.from_stored.clone())).collect()
+    };
+    let way = |other: &Resource| match (own.staged(), other.staged()) {
+        (Some(here), Some(there)) => Way::Staged {
+            converter: here.converter.clone(),
+            here: here.shown.clone(),
+            there: there.shown.clone(),
+        },
+        _ => Way::Direct { forth: between(own, other), back: between(other, own) },
     };
     let version = |other: &Resource| OtherVersion {
         api_version: other.api_version(),
         type_id: other.type_id,
-        forth: between(own, other),
-        back: between(other, own),
+        way: way(other),
     };
     twins.map(version).collect()
 }
@@ -224,12 +289,17 @@ impl Kind {
         let form = other_form(&own, &definition.version);
         let storage = form.map_or(own, |form| form.storage.to_owned());
         let strategy = strategy_for(&storage)?;
-        let conversion = form.map(|form| Conversion {
-            from_stored: Convert::new(brand, form.from_stored),
-            to_stored: Convert::new(brand, form.to_stored),
-            stored_field: form.stored_field,
-            stored_group: form.stored_group,
-            stored_type: schema.find_type(form.stored_type).expect("the stored kinds are in the schema"),
+        let under_brand = |convert: fn(&Brand, &Value) -> Value| -> ConvertFn {
+            Arc::new(move |value: &Value| convert(brand, value))
+        };
+        let conversion = form.map(|form| {
+            Conversion::Direct(Direct {
+                from_stored: under_brand(form.from_stored),
+                to_stored: under_brand(form.to_stored),
+                stored_field: form.stored_field,
+                stored_group: form.stored_group,
+                stored_type: schema.find_type(form.stored_type).expect("the stored kinds are in the schema"),
+            })
         });
         let (definition, review) = (definition.clone(), Review::of(&storage));
         Some(Kind {
@@ -240,12 +310,16 @@ impl Kind {
             conversion,
             review,
             record: None,
+            end: None,
+            stage: Stage::Established,
+            published: None,
         })
     }
 }
 
 fn resource(kind: Kind) -> Resource {
-    let Kind { mut definition, schema, storage, strategy, conversion, review, record } = kind;
+    let Kind { mut definition, schema, storage, strategy, conversion, review, record, end, stage, published } =
+        kind;
     // Sub-resources without an action are not served.
     definition.subresources.retain(|subresource| Action::of(&subresource.name).is_some());
     let documents = definition.subresources.iter();
@@ -269,9 +343,12 @@ fn resource(kind: Kind) -> Resource {
         review,
         storage,
         others: Vec::new(),
+        stands_for_stored: false,
         conversion,
-        end: record.is_some().then(End::default),
+        end,
+        stage,
         record,
+        published,
     }
 }
 
@@ -287,7 +364,8 @@ fn document(
     let strategy = strategy_for(&name).filter(|_| part.type_id != parent.type_id)?;
     let (group, version, kind) = (part.group.clone(), part.version.clone(), part.kind.clone());
     let (columns, type_id) = (strategy.columns(), part.type_id);
-    let definition = ResourceType { group, version, kind, columns, type_id, ..parent.clone() };
+    let list_kind = format!("{kind}List");
+    let definition = ResourceType { group, version, kind, list_kind, columns, type_id, ..parent.clone() };
     let resource = Resource {
         head: head_of(&definition),
         path_group: parent.group.clone(),
@@ -296,10 +374,13 @@ fn document(
         strategy,
         storage: name.into(),
         others: Vec::new(),
+        stands_for_stored: false,
         conversion: None,
         review: None,
         record: record.cloned(),
+        published: None,
         end: None,
+        stage: Stage::Established,
         documents: Vec::new(),
         object_resets: Vec::new(),
         status_resets: Vec::new(),
@@ -315,17 +396,14 @@ fn head_of(definition: &ResourceType) -> Bytes {
 #[cfg(test)]
 mod tests {
     use orch_proto::brand::ORCH;
-    use orch_schema::json;
 
     use super::*;
     use crate::registry::Registry;
 
     #[test]
-    fn every_selectable_field_has_a_value_and_one_name() {
+    fn every_selectable_field_has_one_name() {
         for resource in Registry::builtin(&ORCH).resources() {
             let selectable = &resource.rules.selectable;
-            let values = resource.strategy.field_values(&json!({}));
-            assert_eq!(selectable.len(), values.len(), "{resource:?}");
             let names: std::collections::BTreeSet<_> = selectable.iter().map(|field| &field.name).collect();
             assert_eq!(names.len(), selectable.len(), "{resource:?}");
         }

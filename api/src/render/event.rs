@@ -182,7 +182,7 @@ impl Renderer {
         let mut json = Vec::new();
         encode_json(
             &self.resource.schema,
-            self.resource.stored_type(),
+            self.resource.rendered_type(),
             &json!({ "metadata": metadata }),
             &mut json,
         );

@@ -14,7 +14,7 @@ impl Renderer {
     /// Appends the object with `kind` and `apiVersion`.
     pub(super) fn whole(&self, json: &[u8], out: &mut Vec<u8>) -> Result<(), ApiError> {
         out.extend_from_slice(&self.resource.head);
-        if self.resource.conversion.is_none() {
+        if self.resource.direct().is_none() {
             out.extend_from_slice(json.get(1..).unwrap_or_default());
             return Ok(());
         }
@@ -26,7 +26,7 @@ impl Renderer {
 
     /// Appends the object as a list item, without `kind` and `apiVersion`.
     pub(super) fn item(&self, json: &[u8], out: &mut Vec<u8>) -> Result<(), ApiError> {
-        if self.resource.conversion.is_none() {
+        if self.resource.direct().is_none() {
             out.extend_from_slice(json);
         } else {
             let value = self.version_value(json)?;

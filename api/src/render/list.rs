@@ -40,7 +40,15 @@ impl Renderer {
                 let framing = Framing::Commas { before: self.partial_head().into(), after: b"}" };
                 Ok(Payload::list(self.list_open(&list).into(), items, framing, CLOSE))
             }
-            Representation { encoding: Encoding::Json, pretty, .. } if self.is_stored_form() => {
+            Representation { encoding: Encoding::Json, pretty: false, .. }
+                if self.is_stored_form() && self.resource.is_declared() =>
+            {
+                let framing = Framing::Headed { head: self.resource.head.clone() };
+                Ok(Payload::list(self.list_open(&list).into(), Items::objects(list.objects), framing, CLOSE))
+            }
+            Representation { encoding: Encoding::Json, pretty, .. }
+                if self.is_stored_form() && !self.resource.is_declared() =>
+            {
                 Ok(self.stored_list(list, pretty))
             }
             _ => self.encoded_list(&list),
@@ -116,6 +124,8 @@ impl Renderer {
     fn list_item(&self, object: &SharedObject, out: &mut Vec<u8>) -> Result<(), ApiError> {
         match self.representation.view {
             View::Metadata | View::MetadataList => self.partial(&object.json, out),
+            // As in the reference, items of declared kinds state theirs.
+            View::Whole | View::Table if self.resource.is_declared() => self.whole(&object.json, out),
             View::Whole | View::Table => self.item(&object.json, out),
         }
     }
@@ -125,7 +135,8 @@ impl Renderer {
         let (api_version, kind) = self.list_head();
         let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":");
         let mut open = head.into_bytes();
-        write_list_meta(list, &mut open);
+        let is_whole = self.representation.view == View::Whole;
+        write_list_meta(list, self.resource.is_declared() && is_whole, &mut open);
         open.extend_from_slice(b",\"items\":[");
         open
     }
@@ -136,7 +147,7 @@ impl Renderer {
             View::Metadata | View::MetadataList => {
                 (self.meta_version(), "PartialObjectMetadataList".to_owned())
             }
-            View::Whole | View::Table => (self.resource.api_version(), format!("{}List", self.resource.kind)),
+            View::Whole | View::Table => (self.resource.api_version(), self.resource.list_kind.clone()),
         }
     }
 }
@@ -156,14 +167,17 @@ fn pretty_open(open: &[u8]) -> Vec<u8> {
     lines
 }
 
-/// Appends the metadata of a list.
-pub(super) fn write_list_meta(list: &ListAnswer, out: &mut Vec<u8>) {
+/// Appends the metadata of a list. `has_token`: with a token where no page follows, too, an empty one, as lists of declared kinds have
+/// it in the reference.
+pub(super) fn write_list_meta(list: &ListAnswer, has_token: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"resourceVersion\":\"");
     out.extend_from_slice(itoa::Buffer::new().format(list.revision.0).as_bytes());
     out.push(b'"');
     if let Some(token) = &list.continue_token {
         out.extend_from_slice(b",\"continue\":");
         write_text(token, out);
+    } else if has_token {
+        out.extend_from_slice(b",\"continue\":\"\"");
     }
     if let Some(remaining) = list.remaining {
         out.extend_from_slice(b",\"remainingItemCount\":");

@@ -8,7 +8,10 @@
 //!                  a table or YAML, of many objects         pieces of the size of a frame
 //!     an event:    {"type":...,"object": head + stored bytes; those of a large object are not copied
 //!
-//! Invariant: plain JSON (no table, not pretty, no conversion) is never parsed and never encoded again; all bytes of a
+//! Objects of declared kinds come in the form of the resource's version: the conversion stage is before the renderer. Those of
+//! built-in kinds come as they are stored, and a direct conversion is applied to one of them at a time.
+//!
+//! Invariant: plain JSON (no table, not pretty, no direct conversion) is never parsed and never encoded again; all bytes of a
 //! response beyond its current frame are shared with the store.
 
 mod event;
@@ -191,7 +194,7 @@ impl Renderer {
         }
     }
 
-    /// The stored form, decoded.
+    /// The form in which objects come, decoded.
     fn stored_value(&self, json: &[u8]) -> Result<Value, ApiError> {
         serde_json::from_slice(json).map_err(|error| unreadable(&self.resource, &error))
     }
@@ -199,10 +202,7 @@ impl Renderer {
     /// The object in the resource's version, decoded.
     fn version_value(&self, json: &[u8]) -> Result<Value, ApiError> {
         let stored = self.stored_value(json)?;
-        Ok(match self.resource.conversion {
-            Some(conversion) => conversion.from_stored.apply(&stored),
-            None => stored,
-        })
+        Ok(self.resource.to_version(stored))
     }
 
     /// Checks that the view can show one object.
@@ -221,9 +221,9 @@ impl Renderer {
         ApiError::NotAcceptable(NotAcceptable::View(shown))
     }
 
-    /// Whether objects are written in their stored form, whole and without conversion.
+    /// Whether objects are written in the form in which they come, whole.
     fn is_stored_form(&self) -> bool {
-        self.representation.view == View::Whole && self.resource.conversion.is_none()
+        self.representation.view == View::Whole && self.resource.direct().is_none()
     }
 }
 

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use orch_raft::object::SharedObject;
 use orch_schema::protobuf::write_message_field;
 
@@ -73,6 +73,8 @@ pub(super) enum Framing {
     Plain,
     /// Commas between items, `before` and `after` around each.
     Commas { before: Bytes, after: &'static [u8] },
+    /// Commas between items; each is an object, whose opening brace stands at the beginning of `head` with the members that all have.
+    Headed { head: Bytes },
     /// Commas between items, each item indented.
     Pretty,
     /// Each item is field 2 of a Protobuf message.
@@ -170,19 +172,21 @@ impl Frames {
         if !is_large {
             return false;
         }
-        let behind = match &self.framing {
-            Framing::Plain => Bytes::new(),
+        let (behind, skipped) = match &self.framing {
+            Framing::Plain => (Bytes::new(), 0),
             Framing::Commas { before, after } => {
-                if self.written > 0 {
-                    frame.push(b',');
-                }
-                frame.extend_from_slice(before);
-                Bytes::from_static(after)
+                put_before(self.written, before, frame);
+                (Bytes::from_static(after), 0)
+            }
+            Framing::Headed { head } => {
+                put_before(self.written, head, frame);
+                (Bytes::new(), 1)
             }
             // These framings rewrite the item.
             Framing::Pretty | Framing::Fields => return false,
         };
-        let item = self.take_item().map(Item::into_bytes).unwrap_or_default();
+        let mut item = self.take_item().map(Item::into_bytes).unwrap_or_default();
+        item.advance(skipped.min(item.len()));
         self.shared.extend([item, behind].into_iter().filter(|piece| !piece.is_empty()));
         true
     }
@@ -255,6 +259,14 @@ impl Items {
     }
 }
 
+/// Appends what stands before the item at index `at`.
+fn put_before(at: usize, before: &[u8], out: &mut Vec<u8>) {
+    if at > 0 {
+        out.push(b',');
+    }
+    out.extend_from_slice(before);
+}
+
 /// Takes the first of `items`, and shrinks the buffer.
 fn take_front<T>(items: &mut VecDeque<T>) -> Option<T> {
     let item = items.pop_front();
@@ -296,6 +308,7 @@ impl Framing {
         match self {
             Framing::Plain => item.len(),
             Framing::Commas { before, after } => comma + before.len() + item.len() + after.len(),
+            Framing::Headed { head } => (comma + head.len() + item.len()).saturating_sub(1),
             Framing::Pretty => comma + 1 + 2 * ITEM_DEPTH + pretty::indented_len(item, ITEM_DEPTH),
             Framing::Fields => message_field_len(item.len()),
         }
@@ -312,6 +325,10 @@ impl Framing {
                 out.extend_from_slice(before);
                 out.extend_from_slice(item);
                 out.extend_from_slice(after);
+            }
+            Framing::Headed { head } => {
+                out.extend_from_slice(head);
+                out.extend_from_slice(item.get(1..).unwrap_or_default());
             }
             Framing::Pretty => {
                 out.extend_from_slice(b"\n    ");

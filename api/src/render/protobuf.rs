@@ -58,7 +58,7 @@ impl Renderer {
         let mut message = Vec::with_capacity(json.len());
         encode_protobuf(
             &self.resource.schema,
-            self.resource.stored_type(),
+            self.resource.rendered_type(),
             &self.stored_value(json)?,
             &mut message,
         );

@@ -21,7 +21,7 @@ impl Renderer {
     /// The table for a list.
     pub(super) fn table(&self, list: &ListAnswer, now: Timestamp) -> Result<Payload, ApiError> {
         let mut metadata = Vec::new();
-        write_list_meta(list, &mut metadata);
+        write_list_meta(list, false, &mut metadata);
         let mut open = Vec::new();
         self.table_open(&metadata, true, &mut open);
         if list.objects.is_empty() && !self.has_own_cells() {

@@ -53,7 +53,7 @@ fn stored(renderer: &Renderer, value: &Value) -> SharedObject {
     let mut value = value.clone();
     value["metadata"]["resourceVersion"] = json!("7");
     let mut json = Vec::new();
-    encode_json(&REGISTRY.schema, renderer.resource.stored_type(), &value, &mut json);
+    encode_json(&REGISTRY.schema, renderer.resource.rendered_type(), &value, &mut json);
     let field = b"\"resourceVersion\":\"";
     let at = memchr::memmem::find(&json, field).unwrap() + field.len();
     Arc::new(Object {

@@ -32,6 +32,7 @@ fn may_be_repeated(error: &ApiError) -> bool {
         | ApiError::Unauthorized
         | ApiError::Forbidden { .. }
         | ApiError::MethodNotAllowed
+        | ApiError::Unserved { .. }
         | ApiError::NotAcceptable(_)
         | ApiError::UnsupportedMediaType(_)
         | ApiError::BodyTooLarge { .. }
@@ -42,6 +43,7 @@ fn may_be_repeated(error: &ApiError) -> bool {
         | ApiError::TooManyOperations(_)
         | ApiError::OverBudget(_)
         | ApiError::ObjectTooLarge(_)
+        | ApiError::Unconverted(_)
         | ApiError::Unsupported(_)
         | ApiError::StateFull { .. }
         | ApiError::NoSpace { .. }
@@ -69,6 +71,7 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::Unauthorized,
         ApiError::Forbidden { subject: subject(), message: text(), cause: None },
         ApiError::MethodNotAllowed,
+        ApiError::Unserved { verb: "patch", subject: subject() },
         ApiError::NotAcceptable(NotAcceptable::MediaType),
         ApiError::UnsupportedMediaType(text()),
         ApiError::BodyTooLarge { limit: 1 },
@@ -88,6 +91,7 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::ObjectTooLarge(text()),
         ApiError::Connect(ConnectError::Failed(text())),
         ApiError::DisruptionBudget { cause: text(), retry_after_seconds: 10 },
+        ApiError::Unconverted(text()),
         ApiError::Unsupported(text()),
         ApiError::Internal(text()),
     ]
@@ -97,7 +101,7 @@ fn one_of_each() -> Vec<ApiError> {
 fn only_errors_of_requests_that_changed_nothing_say_when_to_repeat_them() {
     let errors = one_of_each();
     let kinds: std::collections::HashSet<_> = errors.iter().map(std::mem::discriminant).collect();
-    assert_eq!((errors.len(), kinds.len()), (36, 36), "a variant is missing");
+    assert_eq!((errors.len(), kinds.len()), (38, 38), "a variant is missing");
     for error in errors {
         let status = Status::of(&error, &ORCH);
         assert_eq!(status.retry_after_seconds().is_some(), may_be_repeated(&error), "{error:?}");
@@ -144,6 +148,7 @@ fn one_of_each_with(text: &str) -> Vec<ApiError> {
         ApiError::Unavailable(text.to_owned()),
         ApiError::Connect(ConnectError::Refused { code: 502, text: text.to_owned(), pod: text.to_owned() }),
         ApiError::DisruptionBudget { cause: text.to_owned(), retry_after_seconds: 10 },
+        ApiError::Unconverted(text.to_owned()),
         ApiError::Unsupported(text.to_owned()),
         ApiError::Internal(text.to_owned()),
     ]

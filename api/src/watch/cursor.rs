@@ -4,8 +4,12 @@
 //! rendering reads. These are the sizes of the very events that are due, since one large object may stand among many small
 //! ones. It knows no timer and sends nothing.
 //!
+//! An object that needs the conversion stage ends a look, too, until it has passed it.
+//!
 //! Invariant: the cursor passes a revision only when all its events are rendered. A look that ends before an event because
 //! it reads too much leaves the cursor before it.
+
+use std::iter::once;
 
 use orch_raft::{Change, Store};
 use smallvec::SmallVec;
@@ -67,6 +71,9 @@ enum Origin {
     Disk,
 }
 
+/// Bytes of objects behind a due one that are converted with it: as many as a look may read on a thread that serves.
+const AHEAD_BYTES_MAX: usize = 1 << 20;
+
 impl Written {
     /// The end of a look before events that read too much.
     fn before_costly(output: &Output) -> Written {
@@ -106,10 +113,14 @@ impl<S: Store> Watch<S> {
 
     /// Writes the next events of the phase. An error ends the watch.
     pub(super) fn write(&mut self, read_max: usize) -> Written {
-        let written = match self.phase {
-            _ if self.is_revoked() => Err(ApiError::revoked()),
-            Phase::Initial { .. } => self.write_initial(read_max),
-            Phase::Following | Phase::Ended => self.write_changed(read_max),
+        let failure = self.conversions.take_failure();
+        let written = match (failure, self.is_revoked()) {
+            (_, true) => Err(ApiError::revoked()),
+            (Some(failure), false) => Err(failure),
+            (None, false) => match self.phase {
+                Phase::Initial { .. } => self.write_initial(read_max),
+                Phase::Following | Phase::Ended => self.write_changed(read_max),
+            },
         };
         let written = written.unwrap_or_else(|error| {
             self.end_with(&error);
@@ -119,6 +130,7 @@ impl<S: Store> Watch<S> {
         self.has_caught_up = written == Written::All;
         if self.has_caught_up {
             self.reading.end();
+            self.conversions.clear();
             // What was read may be newer than what is walked: it wakes the watch no more.
             self.position = self.subscription.pass(self.position);
         }
@@ -128,14 +140,15 @@ impl<S: Store> Watch<S> {
     /// Writes ADDED events for the state at the start; at their end the bookmark that marks it, if the client asked for
     /// it.
     fn write_initial(&mut self, read_max: usize) -> Result<Written, ApiError> {
-        let Watch { pipeline, phase, scope, output, reading, .. } = self;
+        let Watch { pipeline, phase, scope, output, reading, conversions, .. } = self;
         let Phase::Initial { beginning, after } = phase else { return Ok(Written::All) };
         let beginning = beginning.clone();
         let Beginning { collection, lookup } = &*beginning;
         let now = pipeline.ambient.now();
-        let candidates = scope.candidates(collection, lookup.as_ref(), after);
+        let resource = output.renderer.resource().clone();
+        let mut candidates = scope.candidates(collection, lookup.as_ref(), after).enumerate();
         let most = matched_max(scope.selector.held_bytes());
-        for (at, (path, object)) in candidates.enumerate() {
+        while let Some((at, (path, object))) = candidates.next() {
             if at >= most {
                 return Ok(Written::Enough);
             }
@@ -144,7 +157,14 @@ impl<S: Store> Watch<S> {
                 if !reading.may_read(due.reads, read_max) {
                     return Ok(Written::before_costly(output));
                 }
-                output.event(due, &pipeline.shared_events, now)?;
+                let Some(shown) = conversions.shown(&resource, object) else {
+                    let selected =
+                        candidates.filter(|(_, (path, object))| scope.selector.matches(path, object));
+                    let ahead = selected.map(|(_, (_, object))| object);
+                    conversions.begin(&resource, once(object), ahead, read_max.min(AHEAD_BYTES_MAX))?;
+                    return Ok(Written::Unconverted);
+                };
+                output.event(due, Some(shown), &pipeline.shared_events, now)?;
             }
             *after = path.clone();
             if output.is_full() {
@@ -196,7 +216,7 @@ impl<S: Store> Watch<S> {
         let past = past.map_err(|gone| ApiError::too_old(gone.requested, gone.oldest))?;
         let past = past.iter().filter(|change| change.revision > position);
         match self.write_changes(past, Origin::Disk, read_max)? {
-            Written::Costly => Ok(Written::Costly),
+            unread @ (Written::Costly | Written::Unconverted) => Ok(unread),
             // Without a later change in the block, the next look would read it again, for ever.
             _ if self.position == position => {
                 Err(ApiError::too_old(position, self.pipeline.store.state().applied()))
@@ -213,7 +233,8 @@ impl<S: Store> Watch<S> {
         origin: Origin,
         read_max: usize,
     ) -> Result<Written, ApiError> {
-        let Watch { pipeline, scope, output, reading, position, .. } = self;
+        let Watch { pipeline, scope, output, reading, position, conversions, .. } = self;
+        let resource = output.renderer.resource().clone();
         let (shared, now) = (&pipeline.shared_events, pipeline.ambient.now());
         let (mut changes, mut matched) = (changes.peekable(), 0);
         let most = matched_max(scope.selector.held_bytes());
@@ -240,10 +261,19 @@ impl<S: Store> Watch<S> {
             if !reading.may_read(reads, read_max) {
                 return Ok(Written::before_costly(output));
             }
+            let objects = || due.iter().filter_map(Due::object);
+            // few: the changes of one revision.
+            if objects().any(|object| conversions.shown(&resource, object).is_none()) {
+                let ahead = next.into_iter().chain(changes).filter_map(|change| scope.event(change));
+                let ahead = ahead.map(|event| event.object);
+                conversions.begin(&resource, objects(), ahead, read_max.min(AHEAD_BYTES_MAX))?;
+                return Ok(Written::Unconverted);
+            }
             // After an error the events before it are the client's: the cursor has passed them.
             *position = first.revision;
             for due in due {
-                output.event(due, shared, now)?;
+                let shown = due.object().and_then(|object| conversions.shown(&resource, object));
+                output.event(due, shown, shared, now)?;
             }
         }
         Ok(Written::All)

@@ -153,7 +153,9 @@ mod tests {
             coarse: name == "status.phase",
         };
         let declared = &[field("spec.nodeName"), field("status.phase")];
-        let fields = FieldSelector::parse(fields, SelectableFields { declared, namespaced: true }).unwrap();
+        let fields =
+            FieldSelector::parse(fields, SelectableFields { declared, namespaced: true, is_defined: false })
+                .unwrap();
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
         let path = (!name.is_empty()).then(|| format!("{prefix}{name}"));
         Scope { path, prefix, selector: Selector { labels: LabelSelector::parse(labels).unwrap(), fields } }

@@ -8,6 +8,7 @@
 //!
 //! Invariant: the cursor passes a revision only when all its events are rendered (`cursor`).
 
+mod converting;
 mod cursor;
 mod ending;
 mod event;
@@ -31,6 +32,7 @@ use crate::flow::InitialEvents;
 use crate::index::Lookup;
 use crate::pipeline::Pipeline;
 use crate::status::Status;
+use converting::Conversions;
 use cursor::Reading;
 use event::Scope;
 use output::Output;
@@ -69,6 +71,7 @@ pub struct Watch<S> {
     /// The last look ended before the newest change: older changes must be read from the disk, or there were too many.
     is_behind: bool,
     reading: Reading,
+    conversions: Conversions,
     /// The last look wrote all changes that there were: another one waits for the next.
     has_caught_up: bool,
     /// When [`Watch::look`] last returned a frame, on the clock of [`Store::elapsed`].
@@ -109,6 +112,8 @@ enum Written {
     Enough,
     /// The next event reads too much, and no event was written.
     Costly,
+    /// The next event's object is being converted, or just was.
+    Unconverted,
 }
 
 /// The result of [`Watch::look`], which never waits.
@@ -207,7 +212,13 @@ impl<S: Store> Watch<S> {
         } else if self.is_gathering() {
             return LookResult::Nothing;
         } else {
-            if self.write(read_max) == Written::Costly {
+            let mut written = self.write(read_max);
+            // A converter that was ready at once: the next event can be written now.
+            while written == Written::Unconverted && self.output.is_empty() && !self.conversions.is_waiting()
+            {
+                written = self.write(read_max);
+            }
+            if written == Written::Costly {
                 return LookResult::Costly;
             }
             // Checked after every frame: with changes that never pause, possibly all outside the selection, the watch never

@@ -8,10 +8,12 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use orch_raft::Revision;
+use orch_raft::object::SharedObject;
 use orch_schema::budget::count_step;
 
 use crate::ambient::Timestamp;
 use crate::error::ApiError;
+use crate::pipeline::staged::is_current;
 use crate::render::{Event, EventKey, Renderer, SHARED_BYTES_MIN, SharedEvents};
 
 /// Bytes of events after which a frame goes to the socket: four TLS records. A slow reader holds this much.
@@ -54,7 +56,8 @@ impl<'a> Due<'a> {
         now: Timestamp,
     ) -> Due<'a> {
         let form = output.renderer.form();
-        if !form.renders_each(event.revision) {
+        let is_current = is_current(output.renderer.resource(), event.object);
+        if is_current && !form.renders_each(event.revision) {
             return Due::alone(event, output);
         }
         let key = EventKey::of(&event, form, output.is_first_event && before == 0, now);
@@ -66,8 +69,19 @@ impl<'a> Due<'a> {
 
     /// An event that no other watch takes from this one.
     pub(super) fn alone(event: Event<'a>, output: &Output) -> Due<'a> {
-        let reads = output.renderer.form().bytes_read_for(event.object, event.revision);
+        let reads = match is_current(output.renderer.resource(), event.object) {
+            true => output.renderer.form().bytes_read_for(event.object, event.revision),
+            false => event.object.json.len(),
+        };
         Due { event, origin: Origin::Object, reads }
+    }
+
+    /// The object that is to be rendered; `None` for an event that is rendered already.
+    pub(super) fn object(&self) -> Option<&'a SharedObject> {
+        match self.origin {
+            Origin::Shared(_) => None,
+            Origin::Object | Origin::Rendering(_) => Some(self.event.object),
+        }
     }
 }
 
@@ -76,17 +90,19 @@ impl Output {
         Output { renderer, parts: VecDeque::new(), frame: Vec::new(), is_first_event: true }
     }
 
-    /// Writes one event.
+    /// Writes one event. `shown`: its object in the form of the renderer's version; `None` where [`Due::object`] is.
     ///
     /// # Errors
     /// Those of [`Renderer::event`]; `DeadlineExceeded` where the work was stopped. Nothing is written then.
     pub(super) fn event(
         &mut self,
         due: Due<'_>,
+        shown: Option<&SharedObject>,
         shared: &SharedEvents,
         now: Timestamp,
     ) -> Result<(), ApiError> {
         let Event { kind, object, revision } = due.event;
+        let shown = shown.unwrap_or(object);
         let first = std::mem::take(&mut self.is_first_event);
         match due.origin {
             Origin::Shared(bytes) => {
@@ -95,7 +111,7 @@ impl Output {
             }
             Origin::Rendering(key) => {
                 let mut bytes = Vec::new();
-                self.renderer.event(kind, object, revision, first, now, &mut bytes)?;
+                self.renderer.event(kind, shown, revision, first, now, &mut bytes)?;
                 if !count_step() {
                     // An event of an object that was read in part must not get to other watches.
                     return Err(ApiError::DeadlineExceeded);
@@ -103,8 +119,8 @@ impl Output {
                 let bytes = shared.keep(key, bytes, object, self.renderer.resource());
                 self.push(bytes);
             }
-            Origin::Object => match self.renderer.shared_event(kind, object, revision)? {
-                None => self.renderer.event(kind, object, revision, first, now, &mut self.frame)?,
+            Origin::Object => match self.renderer.shared_event(kind, shown, revision)? {
+                None => self.renderer.event(kind, shown, revision, first, now, &mut self.frame)?,
                 Some(parts) => {
                     self.frame.extend_from_slice(&parts.open);
                     self.end_frame();

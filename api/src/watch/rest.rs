@@ -30,6 +30,9 @@ impl<S: Store> Watch<S> {
             self.timers.begin_pause(&self.pipeline.store, Duration::ZERO);
             return self.poll_pause(context);
         }
+        if self.conversions.is_waiting() {
+            return self.poll_conversion(context);
+        }
         if !matches!(self.phase, Phase::Following) {
             return Poll::Ready(());
         }
@@ -46,6 +49,15 @@ impl<S: Store> Watch<S> {
             Wake::End => self.finish(),
         }
         Poll::Ready(())
+    }
+
+    /// Ready when the batch that is with another server is converted, or the watch ends.
+    fn poll_conversion(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.timers.poll_over(&self.pipeline.store, context).is_ready() {
+            self.finish();
+            return Poll::Ready(());
+        }
+        self.conversions.poll(context)
     }
 
     /// Ready when the pause under way is over, or the node ends the watch that gathers.

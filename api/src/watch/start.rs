@@ -6,6 +6,7 @@ use std::time::Duration;
 use orch_raft::{Change, Revision, Store};
 use orch_rules::validate::{ListOptions, validate_list_options};
 
+use super::converting::Conversions;
 use super::cursor::Reading;
 use super::event::Scope;
 use super::output::Output;
@@ -102,6 +103,7 @@ impl<S: Store> Watch<S> {
             reads_back,
             is_behind: false,
             reading: Reading::default(),
+            conversions: Conversions::default(),
             has_caught_up: false,
             framed: None,
             owes_initial_end: wants_bookmarks && asks_initial == Some(true),

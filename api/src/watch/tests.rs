@@ -1,5 +1,6 @@
 //! Watches over one state machine in memory, looked at by hand: what they render, share, read and pass.
 
+mod converting;
 mod sharing;
 
 use std::sync::Arc;

@@ -105,6 +105,22 @@ impl Timers {
         self.ending.poll_given(context)
     }
 
+    /// Ready when the watch's time is over or the node ends the watch.
+    pub(super) fn poll_over<S: Store>(&mut self, store: &S, context: &mut Context<'_>) -> Poll<()> {
+        if self.poll_ended(context).is_ready() {
+            return Poll::Ready(());
+        }
+        loop {
+            let now = store.elapsed();
+            if now >= self.end {
+                return Poll::Ready(());
+            }
+            if self.poll_alarm(store, now, self.end, context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
     /// Ready with a change, a due bookmark or the end.
     pub(super) fn poll_wake<S: Store>(
         &mut self,

@@ -17,7 +17,7 @@ use orch_proto::brand::ORCH;
 use orch_raft::Fields;
 use orch_raft::object::Object;
 use orch_raft::{Index, Key, Revision};
-use orch_rules::expression::{Allowance, Exhausted, Pattern, PatternLimits, Shape, check_device_selector};
+use orch_rules::expression::{Allowance, Exhausted, Pattern, PatternLimits, check_device_selector};
 use orch_rules::selector::{FieldSelector, LabelSelector, SelectableFields};
 use orch_schema::value::Value;
 use orch_schema::{
@@ -73,7 +73,7 @@ pub(crate) fn field_selector(input: &[u8]) -> bool {
     let mut meant = false;
     for (declared, namespaced) in [(&["spec.nodeName", "status.phase"][..], true), (&[], false)] {
         let declared: Vec<Selectable> = declared.iter().map(selectable).collect();
-        let fields = SelectableFields { declared: &declared, namespaced };
+        let fields = SelectableFields { declared: &declared, namespaced, is_defined: false };
         let Ok(selector) = FieldSelector::parse(&text, fields) else { continue };
         meant = true;
         let selector = Selector { labels: LabelSelector::default(), fields: selector };
@@ -261,7 +261,7 @@ pub(crate) fn priced(input: &[u8]) -> (u64, bool) {
     let text = String::from_utf8_lossy(input);
     let compile = |allowance: &mut Allowance| {
         let pattern = Pattern::compile(&text, PatternLimits::STANDING, allowance)?.is_ok();
-        let selector = check_device_selector(&text, &[("device", Shape::Any)], &[], allowance)?.is_ok();
+        let selector = check_device_selector(&text, allowance)?.is_ok();
         Ok::<bool, Exhausted>(pattern || selector)
     };
     let mut allowance = Allowance::of(PRICE_STEPS_MAX);

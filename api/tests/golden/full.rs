@@ -43,6 +43,7 @@ impl Full<'_> {
             ValueType::Object(id) => self.object(*id),
             ValueType::List { item, .. } => json!([self.value(name, item)]),
             ValueType::Map { value, .. } => json!({"key": self.value(name, value)}),
+            ValueType::Member(member) => self.value(name, &member.value),
             ValueType::Untyped => json!({"f:any": {"k": [1, "two", null]}}),
         }
     }

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use orch_api::ambient::{Ambient, Timestamp};
 use orch_api::authn::{AnonymousAccess, Authenticator, Peer, TokenTable, User};
 use orch_api::controllers;
+use orch_api::definitions::Definitions;
 use orch_api::error::ApiError;
 use orch_api::exchange::Exchange;
 use orch_api::follow::Builder;
@@ -147,6 +148,7 @@ impl Server {
         );
         // Lists of a few objects go the way of those of many, and nothing is made on another thread.
         pipeline.indexes = Indexes::of_all(Builder::Caller);
+        pipeline.definitions = Definitions::new(&registry(), Builder::Caller);
         Server { pipeline: Arc::new(pipeline), http: Arc::default() }
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::{Outcome, folder};
+use super::Outcome;
 
 /// Name of the file beside the recordings.
 pub(super) const FILE_NAME: &str = "floor.json";
@@ -16,9 +16,9 @@ pub(super) const FILE_NAME: &str = "floor.json";
 pub struct Floor(BTreeMap<String, usize>);
 
 impl Floor {
-    /// The committed floor.
-    pub fn read() -> Result<Self> {
-        let path = path();
+    /// The committed floor beside the recordings in `folder`.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(FILE_NAME);
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         Ok(Self(serde_json::from_str(&text)?))
     }
@@ -28,6 +28,19 @@ impl Floor {
         let matched = |area: &str| outcome.scores.get(area).map_or(0, |score| score.matched);
         let all = self.0.iter().map(|(area, floor)| (area.clone(), matched(area), *floor));
         all.filter(|(_, matched, floor)| matched < floor).collect()
+    }
+
+    /// Panics, and prints the differences, where fewer steps match than the floor.
+    ///
+    /// # Panics
+    /// As said.
+    pub fn hold(&self, outcome: &Outcome) {
+        let lost = self.lost(outcome);
+        for (area, matched, floor) in &lost {
+            let differences = outcome.differences.get(area).map_or("", String::as_str);
+            eprintln!("{differences}\n{area}: {matched} steps match, {floor} did before");
+        }
+        assert!(lost.is_empty(), "areas match less than before: {lost:?}");
     }
 
     /// The floor raised to `outcome` wherever that is higher.
@@ -40,15 +53,11 @@ impl Floor {
         Self(areas)
     }
 
-    /// Writes the floor to its file.
-    pub fn write(&self) -> Result<()> {
-        fs::write(path(), serde_json::to_string_pretty(&self.0)? + "\n")?;
+    /// Writes the floor to its file in `folder`.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        fs::write(folder.join(FILE_NAME), serde_json::to_string_pretty(&self.0)? + "\n")?;
         Ok(())
     }
-}
-
-fn path() -> PathBuf {
-    folder().join(FILE_NAME)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod envelope;
 mod expected;
 mod floor;
 mod normalize;
+mod pick;
 mod replay;
 mod scenario;
 

@@ -21,10 +21,17 @@ use super::Users;
 use super::claims::claims;
 use super::expected::expected;
 use super::normalize::normalize;
+use super::pick::{find, is_awaited, trimmed};
 use crate::client::{Client, Response};
 
 /// Time that a `collect` waits for its events unless the step has its own.
 const COLLECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time that a step with `until` waits unless it has its own.
+const UNTIL_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Interval of its requests.
+const UNTIL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time that a `collect` waits for surplus events.
 const SETTLE: Duration = Duration::from_millis(300);
@@ -124,13 +131,26 @@ impl<'a> Run<'a> {
         if let Some(watch) = step.get("watch").and_then(Value::as_str) {
             return self.open(watch, path, &step).await;
         }
-        let answer = self.send(method, path, &step).await?;
-        let body = decode(&answer.body, content_type(&answer.headers));
+        let (answer, body) = self.ask(method, path, &step).await?;
         if let Some(save) = recorded.get("save").and_then(Value::as_object) {
             self.save(save, &answer, &body);
         }
         let body = trimmed(body, &step);
         Ok(judged(answer.status, &answer.headers, body))
+    }
+
+    /// Sends the request of a step, again and again until the answer is as `until` says. The last answer counts.
+    async fn ask(&self, method: &str, path: &str, step: &Map<String, Value>) -> Result<(Response, Value)> {
+        let deadline = Instant::now() + seconds(step, "within").unwrap_or(UNTIL_TIMEOUT);
+        loop {
+            let answer = self.send(method, path, step).await?;
+            let body = decode(&answer.body, content_type(&answer.headers));
+            let seen = json!({"status": answer.status, "body": body});
+            if is_awaited(&seen, step) || Instant::now() >= deadline {
+                return Ok((answer, body));
+            }
+            sleep(UNTIL_INTERVAL).await;
+        }
     }
 
     async fn send(&self, method: &str, path: &str, step: &Map<String, Value>) -> Result<Response> {
@@ -205,12 +225,12 @@ impl<'a> Run<'a> {
     fn save(&mut self, save: &Map<String, Value>, answer: &Response, body: &Value) {
         for (name, path) in save {
             let path = path.as_str().unwrap_or_default();
-            if let Some(value) = lookup(body, path) {
+            if let Some(value) = find(body, path) {
                 self.values.insert(name.clone(), value.clone());
             }
             let value = match path {
                 "$raw" => Some(STANDARD.encode(&answer.body)),
-                path => lookup(body, path).map(|value| match value {
+                path => find(body, path).map(|value| match value {
                     Value::String(text) => text.clone(),
                     other => other.to_string(),
                 }),
@@ -351,43 +371,6 @@ fn headers(step: &Map<String, Value>) -> Vec<(String, String)> {
 
 fn borrowed(headers: &[(String, String)]) -> Vec<(&str, &str)> {
     headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
-}
-
-/// The part of a body that the step judges: what `pick` names, without the keys that `omit` names.
-fn trimmed(body: Value, step: &Map<String, Value>) -> Value {
-    let picked = match step.get("pick") {
-        Some(Value::String(path)) => lookup(&body, path).cloned().unwrap_or_default(),
-        Some(Value::Array(paths)) => {
-            let paths = paths.iter().filter_map(Value::as_str);
-            let part = |path: &str| (path.to_owned(), lookup(&body, path).cloned().unwrap_or_default());
-            Value::Object(paths.map(part).collect())
-        }
-        _ => body,
-    };
-    match step.get("omit").and_then(Value::as_array) {
-        Some(omitted) => without(picked, omitted),
-        None => picked,
-    }
-}
-
-/// `value` without the fields of these names, at any depth.
-fn without(value: Value, names: &[Value]) -> Value {
-    match value {
-        Value::Array(items) => items.into_iter().map(|item| without(item, names)).collect(),
-        Value::Object(fields) => {
-            let kept = fields.into_iter().filter(|(name, _)| !names.iter().any(|omitted| omitted == name));
-            Value::Object(kept.map(|(name, field)| (name, without(field, names))).collect())
-        }
-        other => other,
-    }
-}
-
-fn lookup<'v>(document: &'v Value, path: &str) -> Option<&'v Value> {
-    path.split('.').try_fold(document, |value, part| match value {
-        Value::Array(items) => items.get(part.parse::<usize>().ok()?),
-        Value::Object(fields) => fields.get(part),
-        _ => None,
-    })
 }
 
 fn seconds(step: &Map<String, Value>, name: &str) -> Option<Duration> {

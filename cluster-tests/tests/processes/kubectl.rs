@@ -5,6 +5,7 @@
 
 mod bootstrap;
 mod credentials;
+mod custom;
 mod describing;
 pub(crate) mod kinds;
 mod managing;

@@ -98,11 +98,17 @@ fn part_of(path: &Path) -> PathBuf {
     part.into()
 }
 
+/// The same of an encrypted one, which no other command resumes.
+fn sealed_part_of(path: &Path) -> PathBuf {
+    path.with_file_name(format!(".{}.partial", path.file_name().unwrap().to_str().unwrap()))
+}
+
 /// Kills a save of `path` under way, with some of it on the disk.
 async fn kill_save(cluster: &Cluster, path: &Path, arguments: &[&str]) {
     let slowly = [arguments, &["--rate-limit", "256KiB"]].concat();
     let mut saving = save(cluster, &server(cluster), path, &slowly).stderr(Stdio::null()).spawn().unwrap();
-    let part = part_of(path);
+    let is_sealed = arguments.contains(&"--encrypt-to");
+    let part = if is_sealed { sealed_part_of(path) } else { part_of(path) };
     wait_until(|| fs::metadata(&part).is_ok_and(|found| found.len() > 600_000)).await;
     saving.kill().unwrap();
     saving.wait().unwrap();
@@ -200,11 +206,15 @@ async fn a_killed_save_is_gone_on_with(cluster: &Cluster, client: &Client, folde
         "it is of the first command's time"
     );
 
-    // An encrypted part cannot be resumed by another process, and a part that is no snapshot by none.
+    // An encryption cannot be resumed by another process, which leaves a part of that name alone; and a part that is no
+    // snapshot is resumed by none.
     let path = folder.join("killed-sealed");
     kill_save(cluster, &path, &["--encrypt-to", key]).await;
+    fs::write(part_of(&path), "age-encryption.org/v1\nanother's").unwrap();
     let said = told(save(cluster, &server(cluster), &path, &["--encrypt-to", key])).await;
-    assert!(said.contains("is discarded") && said.contains("encryption"), "{said}");
+    assert!(!said.contains("resum") && !sealed_part_of(&path).exists(), "{said}");
+    assert_eq!(fs::read(part_of(&path)).unwrap(), b"age-encryption.org/v1\nanother's");
+    fs::remove_file(part_of(&path)).unwrap();
     let (path, part) = (folder.join("other"), folder.join("other.part"));
     fs::write(&part, "something else").unwrap();
     let command = save(cluster, &server(cluster), &path, &[]);

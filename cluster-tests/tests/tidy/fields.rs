@@ -15,7 +15,15 @@ const FOLDERS: [&str; 4] =
     ["api/rules/src/kinds/", "api/rules/src/validate/", "api/src/admission/", "api/src/pipeline/"];
 
 /// Parts of error paths that the reference spells in its own way.
-const PATHS_ONLY: [&str; 4] = ["LoadBalancerSourceRanges", "Phase", "Type", "initiatorname"];
+const PATHS_ONLY: [&str; 7] = [
+    "JSONPath",
+    "LoadBalancerSourceRanges",
+    "Phase",
+    "Type",
+    "initiatorname",
+    "validation",
+    "webhookClientConfig",
+];
 
 /// A read of a field, or a step of a path: `spec.at("replicas")`.
 static LOOKS: LazyLock<Regex> = LazyLock::new(|| {

@@ -5,6 +5,7 @@ mod alerts;
 mod circles;
 mod clocks;
 mod fields;
+mod file_circles;
 mod hostile;
 mod metrics;
 mod modules;
@@ -246,6 +247,9 @@ fn folders_of_a_crate_name_one_another_in_one_direction() {
     let found =
         circles::CRATES.into_iter().flat_map(|folder| circles::circles(folder, product.iter().copied()));
     check("move what the folder below takes from the one above to where both reach it", found);
+    let files = file_circles::FOLDERS.into_iter();
+    let found = files.flat_map(|folder| file_circles::circles(folder, product.iter().copied()));
+    check("move what the first file takes from the second into a file below both", found);
 }
 
 #[test]
@@ -268,6 +272,23 @@ fn the_architecture_names_every_top_level_folder() {
     let missing = top_folders().into_iter().filter(|folder| !text.contains(&format!("{folder}/")));
     check("ARCHITECTURE.md says what each folder is for", missing);
     assert!(text.contains("Invariant:"), "ARCHITECTURE.md says what must stay absent");
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut wrong = Vec::new();
+    for document in sources("md") {
+        let folder = root().join(&document.name);
+        let folder = folder.parent().expect("a file has a folder");
+        for (line, text) in document.text.lines().enumerate() {
+            let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+            let paths = targets.map(|target| target.split('#').next().unwrap_or_default());
+            let inside = paths.filter(|path| !path.is_empty() && !path.contains("://"));
+            let gone = inside.filter(|path| !folder.join(path).exists());
+            wrong.extend(gone.map(|path| format!("{}:{}: {path}", document.name, line + 1)));
+        }
+    }
+    check("name a document that is there", wrong);
 }
 
 #[test]

@@ -15,19 +15,19 @@ const FOR_TESTS: [&str; 4] = ["/tests/", "/tests.rs", "/benches/", "/fuzz/"];
 
 /// Calls that compile, and the only places that may.
 const PRICED: [(&str, &[&str]); 7] = [
-    ("regex_automata", &["api/rules/src/expression/pattern/mod.rs"]),
-    ("regex_syntax", &["api/rules/src/expression/pattern/"]),
+    ("regex_automata", &["api/expression/src/pattern/mod.rs"]),
+    ("regex_syntax", &["api/expression/src/pattern/"]),
     ("regex::", &[]),
     ("fancy_regex", &[]),
     ("RegexBuilder", &[]),
     ("Program::compile", &[]),
-    (".parser().parse(", &["api/rules/src/expression/parse.rs"]),
+    (".parser()", &["api/expression/src/parse.rs"]),
 ];
 
 /// Crates that may depend on a library of regular expressions: one for what clients send, one for constants in tests.
 const DEPENDENTS: [(&str, &str); 3] = [
-    ("regex-automata", "api/rules/Cargo.toml"),
-    ("regex-syntax", "api/rules/Cargo.toml"),
+    ("regex-automata", "api/expression/Cargo.toml"),
+    ("regex-syntax", "api/expression/Cargo.toml"),
     ("regex", "cluster-tests/Cargo.toml"),
 ];
 
@@ -40,7 +40,7 @@ fn patterns_and_expressions_are_compiled_at_a_price() {
     let sources = sources("rs");
     let product: Vec<&Source> = sources.iter().filter(is_product).collect();
     assert!(product.len() > 300, "{} files", product.len());
-    check("compile patterns by `orch_rules::expression`", product.into_iter().flat_map(unpriced));
+    check("compile patterns by `orch_expression`", product.into_iter().flat_map(unpriced));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn the_rule_sees_what_compiles() {
     for (line, expected) in [
         ("let pattern = regex::Regex::new(text)?;", 1),
         ("use regex_automata::meta::Regex;", 1),
-        ("let program = environment.parser().parse(source)?;", 1),
+        ("let program = environment.parser()(source)?;", 1),
         ("let program = cel::Program::compile(source)?;", 1),
         ("// regex::Regex is not used here.", 0),
         ("let parsed = parse(&ENVIRONMENT, source, charge)?;", 0),
@@ -90,6 +90,6 @@ fn the_rule_sees_what_compiles() {
     }
     let behind = "#[cfg(test)]\nuse x;\nuse regex_automata::meta::Regex;";
     assert_eq!(unpriced(&source("api/src/x.rs", behind)).len(), 1, "behind an item of tests");
-    let priced = source("api/rules/src/expression/pattern/mod.rs", "use regex_automata::nfa::NFA;");
+    let priced = source("api/expression/src/pattern/mod.rs", "use regex_automata::nfa::NFA;");
     assert!(unpriced(&priced).is_empty());
 }

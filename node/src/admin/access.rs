@@ -13,6 +13,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
+use orch_serving::files;
 use orch_serving::tls::MALFORMED_PEM;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -316,7 +317,7 @@ fn token(user: &Entry) -> Result<Option<HeaderValue>, String> {
         (Some(token), _) => token.to_owned(),
         (None, Some(path)) => {
             let path = user.directory.join(path);
-            std::fs::read_to_string(&path)
+            files::read_text(&path, files::TOKEN_BYTES_MAX)
                 .map_err(|error| format!("tokenFile: cannot read {}: {error}", path.display()))?
         }
         (None, None) => return Ok(None),
@@ -334,5 +335,6 @@ fn content(entry: &Entry, name: &str) -> Result<Option<Vec<u8>>, String> {
     }
     let Some(path) = entry.value[name].as_str() else { return Ok(None) };
     let path = entry.directory.join(path);
-    std::fs::read(&path).map(Some).map_err(|error| format!("{name}: cannot read {}: {error}", path.display()))
+    let read = files::read(&path, files::MATERIAL_BYTES_MAX);
+    read.map(Some).map_err(|error| format!("{name}: cannot read {}: {error}", path.display()))
 }

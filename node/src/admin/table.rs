@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_server_does_not_tell_is_unknown() {
+    fn members_that_an_older_server_does_not_tell_are_unknown() {
         let cluster = json!({
             "name": "a", "leader": null, "term": 3, "applied": 4,
             "members": [{"name": "a", "role": "voter", "address": "h:1", "matched": 42}],

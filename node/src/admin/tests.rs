@@ -48,7 +48,7 @@ fn our_own_configurations_are_read() {
 }
 
 #[test]
-fn what_a_configuration_lacks_is_named() {
+fn members_that_a_configuration_lacks_are_named() {
     for (from, to, expected) in [
         (
             "https://10.0.0.1",

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_event_lacks_has_a_word_of_its_own() {
+    fn members_that_an_event_lacks_have_a_word_of_their_own() {
         let found = line(br#"{"requestReceivedTimestamp":"2026-01-02T03:04:05.000000Z","user":{}}"#).unwrap();
         let expected = r#"2026-01-02T03:04:05Z AUDIT: id="" stage="" ip="<unknown>" method="" user="<none>" groups="<none>" as="<self>" asgroups="<lookup>" user-agent="" namespace="<none>" uri="" response="<deferred>""#;
         assert_eq!(found, expected);

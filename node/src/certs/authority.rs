@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use orch_serving::files;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose,
@@ -216,7 +217,7 @@ pub(crate) fn token_keys() -> Result<(String, String), CertsError> {
 }
 
 pub(super) fn read(path: &Path) -> Result<String, CertsError> {
-    std::fs::read_to_string(path).map_err(|source| CertsError::File {
+    files::read_text(path, files::MATERIAL_BYTES_MAX).map_err(|source| CertsError::File {
         action: "read",
         path: path.to_owned(),
         source,

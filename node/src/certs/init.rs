@@ -1,7 +1,6 @@
 //! `orch certs init` and `orch certs add`: authorities, keys, certificates and client configurations of a new cluster,
 //! and the certificates of members that come later.
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use orch_proto::Brand;
@@ -11,8 +10,7 @@ use time::OffsetDateTime;
 use super::authority::{Authority, CertsError, Leaf, Pair, Purpose, read, token_keys};
 use super::clients::Client;
 use super::file::{replace_file, write_new};
-use super::inspect::{inspect, no_certificate_in};
-use super::layout::{Layout, MemberFiles};
+use super::layout::Layout;
 use crate::cli::{AddMembersArgs, InitArgs, MemberSpec, SECURE_PORT};
 use crate::kubeconfig::{Server, servers};
 use crate::run::host_port;
@@ -67,65 +65,6 @@ pub fn reissue(
     let mut drafts = issuing.draft_clients(&[server(member, secure_port)], brand)?;
     drafts.extend(issuing.draft_members(std::slice::from_ref(member), brand)?);
     write_all(drafts)
-}
-
-/// The first difference of the files in `dir` from those that [`reissue`] would make: a host that the certificates of `member` are not
-/// for, a certificate that has ended, an address that a client configuration there does not name. Further hosts are no
-/// difference. `None` where there is none.
-///
-/// # Errors
-/// A file cannot be read.
-pub fn differs_from_reissued(
-    dir: &Path,
-    member: &MemberSpec,
-    secure_port: u16,
-    now: OffsetDateTime,
-) -> Result<Option<String>, CertsError> {
-    let layout = Layout::new(dir);
-    let MemberFiles { server_certificate, peer_certificate, .. } = layout.member(&member.name);
-    for path in [server_certificate, peer_certificate] {
-        let facts = inspect(&path)?;
-        let Some(own) = facts.first() else { return Ok(Some(no_certificate_in(&path))) };
-        // few: the hosts that flags name, and those of a certificate.
-        let lacking =
-            member.hosts.iter().find(|host| !own.hosts.iter().any(|known| is_same_host(known, host)));
-        if let Some(host) = lacking {
-            return Ok(Some(format!("{} is not for {host}", path.display())));
-        }
-        if own.not_after < now {
-            return Ok(Some(format!("{} has ended", path.display())));
-        }
-    }
-    let url = server(member, secure_port).url;
-    for client in Client::ALL {
-        let config = layout.client(client).config;
-        let is_wanted = |known: &Server| is_same_server(&known.url, &url);
-        if config.exists() && !known_servers(&layout, client)?.iter().any(is_wanted) {
-            return Ok(Some(format!("{} does not name {url}", config.display())));
-        }
-    }
-    Ok(None)
-}
-
-/// Whether two URLs have one host and port.
-fn is_same_server(one: &str, other: &str) -> bool {
-    let parts = |url: &str| {
-        let (host, port) = url.trim_end_matches('/').rsplit_once(':')?;
-        let host = host.rsplit_once("//").map_or(host, |(_, host)| host);
-        Some((host.trim_matches(['[', ']']).to_owned(), port.to_owned()))
-    };
-    match (parts(one), parts(other)) {
-        (Some((one, port)), Some((other, wanted))) => port == wanted && is_same_host(&one, &other),
-        _ => false,
-    }
-}
-
-/// Whether two texts are one host: an address may be written in several forms, and names have no case.
-fn is_same_host(one: &str, other: &str) -> bool {
-    match (one.parse::<IpAddr>(), other.parse::<IpAddr>()) {
-        (Ok(one), Ok(other)) => one == other,
-        _ => one.eq_ignore_ascii_case(other),
-    }
 }
 
 /// Writes `drafts` and returns their paths, or writes nothing if one of them exists.
@@ -204,7 +143,7 @@ fn pair(certificate: PathBuf, key: PathBuf, pair: Pair) -> Vec<Draft> {
     vec![Draft { path: certificate, content: pair.certificate }, Draft { path: key, content: pair.key }]
 }
 
-fn server(member: &MemberSpec, port: u16) -> Server {
+pub(super) fn server(member: &MemberSpec, port: u16) -> Server {
     let host = member.hosts.first().map_or("localhost", String::as_str);
     server_at(&member.name, host, port)
 }

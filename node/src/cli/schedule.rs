@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_one_line_with_an_example() {
+    fn a_fault_is_told_in_one_line_with_an_example() {
         for (text, expected) in [
             ("", "0 fields"),
             ("daily", "1 fields"),

@@ -10,9 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use orch_api::egress::EgressError;
-
-/// Bytes of a token's file: tokens have at most 8 KiB.
-const FILE_BYTES_MAX: usize = 16 << 10;
+use orch_serving::files::{TOKEN_BYTES_MAX, read_secret};
 
 /// The `Authorization` header of a target's requests.
 #[derive(Clone, Default)]
@@ -55,13 +53,10 @@ impl Credentials {
             Credentials::Fixed(value) => Ok(Some(value.clone())),
             Credentials::TokenFile(path) => {
                 let unusable = |reason: String| EgressError::Unreachable { host: host.to_owned(), reason };
-                let text = tokio::fs::read_to_string(path).await;
-                let text =
-                    text.map_err(|error| unusable(format!("cannot read {}: {error}", path.display())))?;
-                if text.len() > FILE_BYTES_MAX {
-                    return Err(unusable(format!("{} is too large for a token", path.display())));
-                }
-                let value = secret(format!("Bearer {}", text.trim()));
+                let token = read_secret(path, TOKEN_BYTES_MAX).await;
+                let token =
+                    token.map_err(|error| unusable(format!("cannot read {}: {error}", path.display())))?;
+                let value = secret(format!("Bearer {}", token.expose().trim()));
                 value.map(Some).ok_or_else(|| unusable(format!("{} holds no token", path.display())))
             }
         }

@@ -1,7 +1,8 @@
 //! Reads a client configuration file (kubeconfig) that names one server to ask, or only the certificates in it.
 //!
 //! Owns which members of the file count: the cluster and the user of the current context. Members that would weaken or
-//! run something (`insecure-skip-tls-verify`, `exec`, `auth-provider`) are refused by name. No error quotes a secret.
+//! run something (`insecure-skip-tls-verify`, `exec`, `auth-provider`), or that would ask in another user's name (`as`), are
+//! refused by name. No error quotes a secret.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -80,6 +81,15 @@ pub fn read_target(path: &Path) -> Result<TargetFile, TargetFileError> {
     }
     if user.auth_provider.is_some() {
         return Err(file.fault("auth-provider", "it is not known"));
+    }
+    let asks_as = [
+        ("as", is_given(&user.impersonate)),
+        ("as-uid", is_given(&user.as_uid)),
+        ("as-groups", !user.as_groups.is_empty()),
+        ("as-user-extra", !user.as_user_extra.is_empty()),
+    ];
+    if let Some((field, _)) = asks_as.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(file.fault(field, "no other user is impersonated; give that user's own credentials"));
     }
     let authority = file.authority(cluster)?;
     let certificate = file.client_certificate(&user)?;
@@ -211,6 +221,10 @@ impl Reader<'_> {
             (None, None, None) => Ok(Credentials::None),
         }
     }
+}
+
+fn is_given(text: &Option<String>) -> bool {
+    text.as_ref().is_some_and(|text| !text.is_empty())
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, TargetFileError> {

@@ -197,7 +197,7 @@ async fn a_slow_answer_ends_with_its_time() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_lost_and_not_repeated() {
+async fn an_answer_that_is_no_http_is_lost_and_not_asked_for_again() {
     let server = Hostile::start(Answer::Whole("secret nonsense\r\n\r\n".to_owned())).await;
     let refused = server.target().send(server.request()).await.unwrap_err();
     assert!(matches!(refused, EgressError::Lost { .. }), "{refused}");
@@ -294,6 +294,26 @@ async fn a_client_configuration_names_server_authority_and_credentials() {
     }
 }
 
+#[tokio::test]
+async fn a_token_file_that_became_a_pipe_or_too_large_holds_no_request() {
+    let server = Hostile::start(ok("hello")).await;
+    let files = Files { directory: tempfile::tempdir().unwrap() };
+    files.write("ca.crt", &server.authority.pair.certificate);
+    let cluster = format!("server: '{}', certificate-authority: ca.crt", server.url);
+    let token = files.write("token", &"x".repeat((16 << 10) + 1));
+    let ask = async |told: &str| {
+        let TargetFile { target, url } = read_target(&files.config(&cluster, "tokenFile: token")).unwrap();
+        let request = Outgoing { url, ..server.request() };
+        let refused = target.send(request).await.unwrap_err().to_string();
+        assert!(refused.contains(told), "{refused}");
+    };
+    ask("larger than 16384 bytes").await;
+    std::fs::remove_file(&token).unwrap();
+    let mode = rustix::fs::Mode::RUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &token, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    ask("no regular file").await;
+}
+
 #[test]
 fn a_fault_of_a_client_configuration_is_told_by_its_member_and_without_secrets() {
     let files = Files { directory: tempfile::tempdir().unwrap() };
@@ -302,6 +322,10 @@ fn a_fault_of_a_client_configuration_is_told_by_its_member_and_without_secrets()
         ("server: 'ftp://x/'", "", "server: URL scheme must be https"),
         ("server: 'https://x/', insecure-skip-tls-verify: true", "", "insecure-skip-tls-verify: "),
         ("server: 'https://x/'", "exec: {command: canary}", "exec: no program"),
+        ("server: 'https://x/'", "token: canary, as: admin", "as: no other user is impersonated"),
+        ("server: 'https://x/'", "as-uid: u", "as-uid: no other user"),
+        ("server: 'https://x/'", "as-groups: [g]", "as-groups: no other user"),
+        ("server: 'https://x/'", "as-user-extra: {k: [v]}", "as-user-extra: no other user"),
         ("server: 'https://x/'", "client-key-data: Y2FuYXJ5", "client-certificate: it is missing"),
         ("server: 'https://x/', certificate-authority-data: canary!", "", "certificate-authority: "),
         ("server: 'https://x/', certificate-authority-data: Y2FuYXJ5", "", ""),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use orch_serving::files::{self, MATERIAL_BYTES_MAX};
 use orch_serving::tls::{self as pem, AnyServer, PemFault};
 use rustls::client::WantsClientCert;
 use rustls::crypto::ring::default_provider;
@@ -123,7 +124,8 @@ impl From<PemFault> for TrustError {
 fn system_roots() -> Result<RootCertStore, TrustError> {
     let path = SYSTEM_FILES.iter().map(PathBuf::from).find(|path| path.exists());
     let path = path.ok_or(TrustError::NoSystemFile)?;
-    let text = std::fs::read(&path).map_err(|source| TrustError::SystemFile { path, source })?;
+    let text =
+        files::read(&path, MATERIAL_BYTES_MAX).map_err(|source| TrustError::SystemFile { path, source })?;
     let mut roots = RootCertStore::empty();
     // Such files hold old certificates that the library does not read; the others count.
     roots.add_parsable_certificates(chain(&text)?);

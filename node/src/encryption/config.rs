@@ -171,6 +171,8 @@ impl Pattern {
     }
 
     fn covers(&self, resource: &str) -> bool {
+        // That of a custom kind ends in a dot.
+        let resource = resource.strip_suffix('.').unwrap_or(resource);
         let group = resource.split_once('.').map_or("", |(_, group)| group);
         match self {
             Pattern::One(own) => own.is(resource),
@@ -328,7 +330,9 @@ mod tests {
             ("roles.rbac.authorization.k8s.io", "roles.rbac.authorization", "roles"),
             ("roles.rbac.authorization.orch.io", "roles.rbac.authorization", "roles"),
             ("*.coordination.k8s.io", "leases.coordination", "leases"),
-            ("routes.gateway.k8s.io", "routes.gateway.k8s.io", "routes"),
+            ("routes.gateway.k8s.io", "routes.gateway.k8s.io.", "routes"),
+            ("widgets.example.com", "widgets.example.com.", "widgets"),
+            ("*.example.com", "widgets.example.com.", "widgets.example.org."),
             ("*.", "secrets", "deployments.apps"),
             ("*.apps", "deployments.apps", "jobs.batch"),
         ] {

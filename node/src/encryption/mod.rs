@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_encrypted_opens_in_its_place_alone() {
+    fn an_encrypted_record_opens_in_its_place_alone() {
         for kind in ["aesgcm", "secretbox"] {
             let own = keys(&provider(kind, "a", 1));
             let key = own.writing_key(&["configmaps", "secrets"]).unwrap();

@@ -4,12 +4,6 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 
 use super::catalog::{CATALOG, Kind};
 
-/// Durations of requests.
-pub(super) const REQUESTS: &[f64] = &[
-    0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
-    20.0, 30.0, 45.0, 60.0,
-];
-
 /// Waits and executions under flow control.
 pub(super) const FLOW: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
 
@@ -36,9 +30,6 @@ pub(super) const LIVES: &[f64] = &[
     15_552_000.0,
     31_104_000.0,
 ];
-
-/// Bytes of responses: a kilobyte to a gigabyte.
-pub(super) const SIZES: &[f64] = &[1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
 /// Everything else: durations from half a millisecond to eight seconds.
 pub(super) const DEFAULT: &[f64] = &[

@@ -13,7 +13,7 @@ use std::fmt;
 use orch_proto::Brand;
 use orch_proto::brand::{KUBERNETES, ORCH};
 
-use super::buckets::{DEFAULT, ELSEWHERE, FLOW, LIVES, QUEUES, REQUESTS, SEATS, SIZES, WATCHERS};
+use super::buckets::{DEFAULT, ELSEWHERE, FLOW, LIVES, QUEUES, SEATS, WATCHERS};
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,12 +203,12 @@ catalog! {
     Histogram Alpha "apiserver_flowcontrol_watch_count_samples" SCHEMA "Watches that the event of a write goes to." in WATCHERS;
     Histogram Alpha "apiserver_flowcontrol_work_estimated_seats" SCHEMA "Seats that requests took." in SEATS;
     Gauge Stable "apiserver_longrunning_requests" SENT "Watches, logs and connections under way.";
-    Histogram Stable "apiserver_request_duration_seconds" REQUEST "Time from a request's arrival to the head of its response." in REQUESTS;
-    Histogram Alpha "apiserver_request_sli_duration_seconds" REQUEST "The same without the time of webhooks." in REQUESTS;
+    Histogram Stable "apiserver_request_duration_seconds" REQUEST "Time from a request's arrival to the head of its response." in ELSEWHERE;
+    Histogram Alpha "apiserver_request_sli_duration_seconds" REQUEST "The same without the time of webhooks." in ELSEWHERE;
     Counter Stable "apiserver_request_total" REQUEST_CODE "Requests by resource, verb and status code.";
     Gauge Alpha "apiserver_resource_objects" RESOURCE "Stored objects.";
     Gauge Alpha "apiserver_resource_size_estimate_bytes" RESOURCE "Bytes of the stored objects as JSON.";
-    Histogram Stable "apiserver_response_sizes" SENT "Bytes of the responses to reads." in SIZES;
+    Histogram Stable "apiserver_response_sizes" SENT "Bytes of the responses to reads." in ELSEWHERE;
     Counter Alpha "apiserver_tls_handshake_errors_total" NONE "Connections that ended in their TLS handshake.";
     Counter Alpha "apiserver_watch_events_rendered_total" NONE "Watch events that were encoded.";
     Counter Alpha "apiserver_watch_events_shared_total" NONE "Watch events that another watch had encoded.";

@@ -1,11 +1,11 @@
 //! States of snapshots whose streams may be taken up again.
 //!
-//! Owns which of them this member keeps, and for how long: while a stream runs, and for a while after it broke. A stream that was
-//! sent to its end is forgotten. The state is an immutable root, so keeping it costs the objects that were replaced since: it is
+//! Owns which of them this member keeps, and for how long: while a stream runs, and for a while after it broke, or was handed to its
+//! connection to the end: the connection may lose what it still holds, and nobody tells that it arrived. The state is an immutable root, so keeping it costs the objects that were replaced since: it is
 //! given up early where the member has gone on by many changes.
 //!
 //! Streams that two clients began may have one name: those of the held state have no time, and the same header as long as nothing
-//! is applied. They share an entry, which stays until as many ended as were begun.
+//! is applied. They share an entry.
 //!
 //! Invariant: under one name bytes of one state are sent. A name that two different states have is that of no stream that may
 //! be taken up again.
@@ -22,14 +22,15 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::store::Handle;
 
-/// Time for which a state is kept after its stream broke: longer than a route needs to change, an operator to give the command
+/// Time for which a state is kept after its stream: longer than a route needs to change, an operator to give the command
 /// again, and a supervisor to start it anew.
 const KEPT_FOR: Duration = Duration::from_secs(120);
 
 /// Changes after which a state is given up: of objects of 2 KiB, those kept only for it have 100 MB.
 const CHANGES_MAX: u64 = 50_000;
 
-/// States whose streams broke: one for each stream that may run. The oldest is given up for a further one.
+/// States that are kept after their streams: one for each stream that may run. For a further one the oldest is given up, first of
+/// those that were sent to their end.
 const BROKEN_MAX: usize = 2;
 
 /// Between two looks at what is kept.
@@ -60,20 +61,21 @@ struct Entry {
     root: Option<Arc<Root>>,
     /// The revision of the state.
     applied: u64,
-    /// Streams that were begun, not counting those that were taken up again.
-    begun: usize,
-    /// Streams that were sent to their end.
-    ended: usize,
     /// Streams under way.
     streams: usize,
-    /// When the last stream broke.
-    broke: Instant,
+    /// When the last stream ended or broke.
+    ended: Instant,
+    /// Whether that one was sent to its end.
+    is_whole: bool,
 }
 
 /// A stream under way. Dropping it tells that it broke.
 pub(super) struct Streaming {
     kept: Arc<Kept>,
     stream: String,
+    /// The state that it sends.
+    root: Arc<Root>,
+    is_whole: bool,
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -92,17 +94,16 @@ impl Kept {
         let entry = roots.by_stream.entry(stream.clone()).or_insert_with(|| Entry {
             root: Some(root.clone()),
             applied: root.state.applied().0,
-            begun: 0,
-            ended: 0,
             streams: 0,
-            broke: Instant::now(),
+            ended: Instant::now(),
+            is_whole: false,
         });
         // A root of the same state that was taken later may be sent where the earlier one was withdrawn.
-        entry.root = entry.root.take().filter(|earlier| is_same_state(earlier, &root)).and(Some(root));
-        entry.begun += 1;
+        let same = entry.root.take().filter(|earlier| is_same_state(earlier, &root));
+        entry.root = same.map(|_| root.clone());
         entry.streams += 1;
         drop(roots);
-        Ok(Streaming { kept: self.clone(), stream, permit: Some(permit) })
+        Ok(Streaming { kept: self.clone(), stream, root, is_whole: false, permit: Some(permit) })
     }
 
     /// The state of a stream that is taken up again, if it is still kept.
@@ -115,7 +116,9 @@ impl Kept {
         let entry = roots.by_stream.get_mut(stream)?;
         let root = entry.root.clone()?;
         entry.streams += 1;
-        Some((root, Streaming { kept: self.clone(), stream: stream.to_owned(), permit: Some(permit) }))
+        let (kept, stream) = (self.clone(), stream.to_owned());
+        let streaming = Streaming { kept, stream, root: root.clone(), is_whole: false, permit: Some(permit) };
+        Some((root, streaming))
     }
 
     /// Gives up what was kept for long enough, until nothing is left. One task does so, which the first stream starts.
@@ -130,7 +133,7 @@ impl Kept {
         let mut roots = self.0.lock();
         roots.by_stream.retain(|_, entry| {
             let changes = applied.saturating_sub(entry.applied);
-            let is_recent = now.saturating_duration_since(entry.broke) < KEPT_FOR && changes <= CHANGES_MAX;
+            let is_recent = now.saturating_duration_since(entry.ended) < KEPT_FOR && changes <= CHANGES_MAX;
             entry.streams > 0 || is_recent
         });
         roots.is_watched = !roots.by_stream.is_empty();
@@ -154,12 +157,13 @@ async fn give_up(kept: Weak<Kept>, handle: Handle) {
 }
 
 impl Roots {
-    /// Gives up the oldest of too many states whose streams broke.
+    /// Gives up one of too many states without a stream.
     fn bound(&mut self) {
-        let broken = self.by_stream.iter().filter(|(_, entry)| entry.streams == 0);
-        let oldest = broken.clone().min_by_key(|(_, entry)| entry.broke).map(|(stream, _)| stream.clone());
-        if broken.count() > BROKEN_MAX
-            && let Some(stream) = oldest
+        let idle = self.by_stream.iter().filter(|(_, entry)| entry.streams == 0);
+        let least = idle.clone().min_by_key(|(_, entry)| (!entry.is_whole, entry.ended));
+        let least = least.map(|(stream, _)| stream.clone());
+        if idle.count() > BROKEN_MAX
+            && let Some(stream) = least
         {
             self.by_stream.remove(&stream);
         }
@@ -172,12 +176,19 @@ impl Streaming {
         &self.stream
     }
 
-    /// Ends the stream for good: nothing of it can be asked for again. Another one of the same name can.
-    pub(super) fn end(self) {
+    /// Tells that the connection was given the last byte.
+    pub(super) fn end(mut self) {
+        self.is_whole = true;
+    }
+
+    /// Tells that the state may not be sent again. A later state of the same name can be.
+    pub(super) fn withdraw(self) {
         let mut roots = self.kept.0.lock();
-        if let Some(entry) = roots.by_stream.get_mut(&self.stream) {
-            entry.ended += 1;
-            if entry.ended >= entry.begun {
+        if let Some(entry) = roots.by_stream.get_mut(&self.stream)
+            && entry.root.as_ref().is_some_and(|root| Arc::ptr_eq(root, &self.root))
+        {
+            entry.root = None;
+            if entry.streams == 1 {
                 roots.by_stream.remove(&self.stream);
             }
         }
@@ -191,7 +202,7 @@ impl Drop for Streaming {
         let mut roots = self.kept.0.lock();
         if let Some(entry) = roots.by_stream.get_mut(&self.stream) {
             entry.streams = entry.streams.saturating_sub(1);
-            entry.broke = Instant::now();
+            (entry.ended, entry.is_whole) = (Instant::now(), self.is_whole);
         }
         roots.bound();
     }
@@ -228,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_broke_is_taken_up_again_and_one_that_ended_is_not() {
+    fn a_stream_that_broke_is_taken_up_again_and_one_whose_state_is_withdrawn_is_not() {
         let (kept, permit) = kept();
         let streaming = kept.begin(root(1), permit()).unwrap();
         let name = streaming.stream().to_owned();
@@ -237,13 +248,38 @@ mod tests {
         drop(second);
         let (found, again) = kept.resume(&name, permit()).expect("it broke");
         assert_eq!(found.origin.time_ms, 1);
-        again.end();
+        again.withdraw();
         assert!(kept.resume(&name, permit()).is_none());
         assert!(kept.resume("another", permit()).is_none());
+        drop(kept.begin(root(1), permit()).unwrap());
+        assert!(kept.resume(&name, permit()).is_some(), "a later state of the same name");
     }
 
     #[test]
-    fn two_streams_of_one_name_end_and_break_each_for_itself() {
+    fn a_stream_whose_last_piece_was_lost_by_its_connection_is_taken_up_again() {
+        let (kept, permit) = kept();
+        let streaming = kept.begin(root(1), permit()).unwrap();
+        let name = streaming.stream().to_owned();
+        streaming.end();
+        let (_, again) = kept.resume(&name, permit()).expect("nobody knows that the last piece arrived");
+        again.end();
+        assert!(!kept.forget(Instant::now() + KEPT_FOR, 0), "no longer than a stream that broke");
+    }
+
+    #[test]
+    fn states_that_were_sent_to_their_end_are_given_up_before_those_whose_streams_broke() {
+        let (kept, permit) = kept();
+        let streams: Vec<Streaming> = (1..=3).map(|time| kept.begin(root(time), permit()).unwrap()).collect();
+        let names: Vec<String> = streams.iter().map(|streaming| streaming.stream().to_owned()).collect();
+        let mut streams = streams.into_iter();
+        drop(streams.next());
+        streams.by_ref().for_each(Streaming::end);
+        let left: Vec<bool> = names.iter().map(|name| kept.resume(name, permit()).is_some()).collect();
+        assert_eq!(left, [true, false, true]);
+    }
+
+    #[test]
+    fn two_streams_of_one_name_break_each_for_itself() {
         let (kept, permit) = kept();
         // Two clients ask a member without a quorum for the state that it holds.
         let (one, other) = (kept.begin(root(0), permit()).unwrap(), kept.begin(root(0), permit()).unwrap());
@@ -251,9 +287,7 @@ mod tests {
         assert_eq!(other.stream(), name);
         one.end();
         drop(other);
-        let (_, again) = kept.resume(&name, permit()).expect("the other one broke");
-        again.end();
-        assert!(kept.resume(&name, permit()).is_none(), "both ended");
+        assert!(kept.resume(&name, permit()).is_some(), "the other one broke");
 
         // The later root counts: it was taken after the earlier one was withdrawn.
         let withdrawn = kept.begin(root(0), permit()).unwrap();

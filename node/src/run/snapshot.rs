@@ -272,7 +272,7 @@ pub(super) fn stream(
                 tracing::warn!(revision, %error, "a snapshot was not sent to its end");
                 // Its state may not be sent again.
                 if let Some(streaming) = streaming {
-                    streaming.end();
+                    streaming.withdraw();
                 }
                 // An error instead of a plain end, so that the stream is not taken for whole. The reader may be gone.
                 let _ = sender.blocking_send(Err(error));

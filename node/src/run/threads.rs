@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_spawned_within_a_runtime_runs_on_its_threads() {
+    fn tasks_spawned_within_a_runtime_run_on_its_threads() {
         let Threads { api, store } = Threads::start().unwrap();
         let name = || std::thread::current().name().map(str::to_owned);
         let (outside, inside) = api.block_on(async {

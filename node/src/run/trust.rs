@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_members_announce_stays_until_it_has_expired() {
+    fn announcements_of_other_members_stay_until_they_have_expired() {
         let directory = tempfile::tempdir().unwrap();
         let clients = authority("clients", Duration::ZERO);
         let (other, old) = (authority("other", Duration::ZERO), authority("old", Duration::days(-40_000)));

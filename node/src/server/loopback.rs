@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_browser_sends_for_another_site_is_refused() {
+    fn requests_of_a_browser_for_another_site_are_refused() {
         for (site, expected) in [
             ("none", None),
             ("same-origin", None),

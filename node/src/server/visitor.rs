@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_host_that_could_be_one_is_taken() {
+    fn a_header_that_could_be_a_host_is_taken_for_one() {
         let fault = |version, hosts: &[&str]| {
             let mut headers = HeaderMap::new();
             for host in hosts {

@@ -16,8 +16,6 @@ use rustix::fs::{Advice, CWD, OFlags, RenameFlags, fadvise, renameat_with};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::sealed::FIRST_LINE;
-
 /// The end of the name of a temporary file whose content the next process continues.
 const PART: &str = ".part";
 
@@ -122,13 +120,12 @@ impl Draft {
         facts.map(|facts| facts.len()).map_err(|source| DraftError::Read { path: self.path.clone(), source })
     }
 
-    /// Whether the temporary file is empty, or begins as a snapshot does, encrypted or not: another file is not this program's.
+    /// Whether the temporary file is empty, or begins as a snapshot in clear does: another file is not this program's.
     pub(super) fn is_of_a_snapshot(&self) -> Result<bool, DraftError> {
-        let mut first = [0; FIRST_LINE.len()];
+        let mut first = [0; MAGIC.len()];
         let read = self.file.read_at(&mut first, 0);
         let read = read.map_err(|source| DraftError::Read { path: self.path.clone(), source })?;
-        let begins = |with: &[u8]| first[..read].iter().zip(with).all(|(a, b)| a == b);
-        Ok(begins(&MAGIC) || begins(FIRST_LINE))
+        Ok(MAGIC.starts_with(&first[..read]))
     }
 
     /// Leaves the temporary file for the next process, where that continues it, and returns its path.
@@ -348,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_part_is_gone_on_with() {
+    fn the_rest_of_a_part_is_written_behind_it() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("monday");
         std::fs::write(folder.path().join("monday.part"), "half and a torn end").unwrap();
@@ -378,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_taken_over() {
+    fn a_file_of_a_killed_process_is_taken_over() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(".monday.partial"), "half of something longer").unwrap();
         let mut draft = Draft::create(&folder.path().join("monday"), Existing::Refuse).unwrap();

@@ -133,7 +133,7 @@ impl Kinds {
             for name in [name.clone(), resource.plural.to_string()] {
                 kinds.names.entry(name).or_insert_with(|| resource.storage.clone());
             }
-            if resource.conversion.is_none() && resource.review.is_none() {
+            if resource.stands_for_stored() && resource.review.is_none() {
                 let kind = Kind { name, head: resource.head.to_vec() };
                 kinds.by_storage.entry(resource.storage.clone()).or_insert(kind);
             }

@@ -35,7 +35,7 @@ pub(super) fn save(arguments: &SaveArgs, notes: &mut Notes<impl Write>) -> anyho
     let access = Access::of(&arguments.access)?;
     let keys = key_files::collect(&arguments.keys, &recipients, &access)?;
     let existing = if arguments.replace { Existing::Replace } else { Existing::Refuse };
-    let target = Target::named(arguments.file.as_deref(), existing)?;
+    let target = Target::named(arguments.file.as_deref(), existing, &recipients)?;
     let name = target.name();
     if recipients.is_empty() {
         notes.tell(format_args!(
@@ -134,7 +134,7 @@ impl Saving<'_> {
         let ending = link.feed(sender, notes).await;
         let copied = copying.await.context("the thread that verifies the snapshot ended early")?;
         match (copied, ending, self.target) {
-            (Err(_), Ending::Lost, Target::File { .. } | Target::Unnamed(_)) if number < STREAMS_MAX => {
+            (Err(_), Ending::Lost, target) if number < STREAMS_MAX && !matches!(target, Target::Stdout) => {
                 Ok(None)
             }
             (copied, _, _) => {
@@ -156,7 +156,7 @@ impl Saving<'_> {
         output: &Output,
         notes: &mut Notes<impl Write>,
     ) -> anyhow::Result<Option<Begun>> {
-        let Output::File(draft) = output else { return Ok(None) };
+        let (Output::File(draft), Target::File { .. }) = (output, self.target) else { return Ok(None) };
         if !draft.is_of_a_snapshot()? {
             let part = draft.path().display();
             bail!("{part} is there and is no part of a snapshot: move it away, or give another name");
@@ -164,17 +164,12 @@ impl Saving<'_> {
         if number > 1 || draft.length()? == 0 {
             return Ok(None);
         }
-        let begun = match self.recipients {
-            [] => Begun::of(draft)?,
-            _ => None,
-        };
+        let begun = Begun::of(draft)?;
         if begun.is_none() {
-            let reason = match self.recipients {
-                [] => "it is no beginning of a snapshot",
-                _ => "only the process that began an encryption can continue it",
-            };
             let name = self.target.name();
-            notes.tell(format_args!("what an interrupted save left of {name} is discarded: {reason}"));
+            notes.tell(format_args!(
+                "what an interrupted save left of {name} is discarded: it is no beginning of a snapshot"
+            ));
         }
         Ok(begun)
     }

@@ -25,13 +25,23 @@ pub(super) enum Target {
         path: PathBuf,
         existing: Existing,
     },
+    /// A file that an operator named, to be encrypted: only the process that began an encryption can continue it.
+    Sealed {
+        path: PathBuf,
+        existing: Existing,
+    },
     /// A file named after the time, which no later command has.
     Unnamed(PathBuf),
 }
 
 impl Target {
-    /// The target called `file`: `-` is standard output, and without a name it is a file named after the time.
-    pub(super) fn named(file: Option<&Path>, existing: Existing) -> anyhow::Result<Target> {
+    /// The target called `file`, for a snapshot that is encrypted to `recipients` if there are any: `-` is standard output, and without
+    /// a name it is a file named after the time.
+    pub(super) fn named(
+        file: Option<&Path>,
+        existing: Existing,
+        recipients: &[Recipient],
+    ) -> anyhow::Result<Target> {
         Ok(match file {
             Some(path) if path == Path::new("-") => {
                 if io::stdout().is_terminal() {
@@ -39,7 +49,8 @@ impl Target {
                 }
                 Target::Stdout
             }
-            Some(path) => Target::File { path: path.to_owned(), existing },
+            Some(path) if recipients.is_empty() => Target::File { path: path.to_owned(), existing },
+            Some(path) => Target::Sealed { path: path.to_owned(), existing },
             None => Target::Unnamed(format!("{UNNAMED}{}{SUFFIX}", stamp()?).into()),
         })
     }
@@ -48,7 +59,9 @@ impl Target {
     pub(super) fn name(&self) -> String {
         match self {
             Target::Stdout => "standard output".to_owned(),
-            Target::File { path, .. } | Target::Unnamed(path) => path.display().to_string(),
+            Target::File { path, .. } | Target::Sealed { path, .. } | Target::Unnamed(path) => {
+                path.display().to_string()
+            }
         }
     }
 
@@ -57,6 +70,8 @@ impl Target {
         Ok(match self {
             Target::Stdout => Output::Stdout,
             Target::File { path, existing } => Output::File(Draft::take_up(path, *existing)?),
+            // Not over `NAME.part`, which may be another's file: what an encryption left looks like any encrypted file.
+            Target::Sealed { path, existing } => Output::File(Draft::create(path, *existing)?),
             Target::Unnamed(path) => Output::File(Draft::create(path, Existing::Refuse)?),
         })
     }
@@ -225,10 +240,32 @@ impl Write for Sink {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sealed::Identity;
     use super::*;
 
     #[test]
-    fn what_killed_saves_without_a_name_left_is_discarded_and_no_other_file() {
+    fn an_encrypted_save_touches_no_part_of_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, part) = (folder.path().join("monday"), folder.path().join("monday.part"));
+        let other = "age-encryption.org/v1\n-> X25519 another's file";
+        std::fs::write(&part, other).unwrap();
+        let recipients = [Identity::generate().unwrap().recipient()];
+        let open = |recipients: &[Recipient]| {
+            Target::named(Some(&path), Existing::Refuse, recipients).unwrap().open().unwrap()
+        };
+        let output = open(&recipients);
+        output.continue_after(0).unwrap();
+        let mut sink = Sink::new(output, &recipients).unwrap();
+        sink.write_all(b"a snapshot").unwrap();
+        drop(sink.end().unwrap());
+        assert_eq!(std::fs::read_to_string(&part).unwrap(), other);
+        let Output::File(draft) = open(&[]) else { panic!("a file was named") };
+        assert!(!draft.is_of_a_snapshot().unwrap(), "a save in clear refuses it, too");
+        assert_eq!(draft.leave(), Some(part));
+    }
+
+    #[test]
+    fn files_of_killed_saves_without_a_name_are_discarded_and_no_others() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let left = [

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_the_disk_is_restored_before_it_gets_its_name() {
+    fn a_file_is_restored_from_the_disk_before_it_gets_its_name() {
         let state = some_state(20);
         for recipients in recipients() {
             let folder = tempfile::tempdir().unwrap();

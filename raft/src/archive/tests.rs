@@ -34,6 +34,7 @@ fn object(revision: u64, text: &str) -> SharedObject {
             fields: Fields::new([("spec.nodeName", "n1")]),
             owners: vec!["7a".into()],
             terminating: revision.is_multiple_of(2),
+            written_as: None,
         },
         protobuf: OnceLock::new(),
     })
@@ -106,7 +107,7 @@ fn small_file() -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn what_was_written_is_read(
+    fn a_written_archive_is_read(
         texts in proptest::collection::btree_map(
             ("[a-c]{1,2}", proptest::option::of("[a-z]{1,3}"), "[a-z.-]{1,3}x"),
             "[a-z]{0,300}",

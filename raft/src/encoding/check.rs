@@ -9,7 +9,7 @@
 //! fields. Field numbers ascend and only repeated fields repeat: Protobuf merges two copies of a field, and the merged
 //! transaction could differ from both.
 
-use super::{DecodeError, LEVEL_NAMED_FIELDS, misplaced_revision};
+use super::{DecodeError, LEVEL_NAMED_FIELDS, LEVEL_WRITTEN_AS, misplaced_revision};
 use crate::object::takes_revision;
 
 const WIRE_VARINT: u64 = 0;
@@ -171,6 +171,7 @@ fn index(bytes: &[u8], reads: u32) -> Check {
                     return Err(DecodeError::missing("selectable field", "name or value"));
                 }
             }
+            (31, Value::Bytes(form)) if reads >= LEVEL_WRITTEN_AS => written_as(form)?,
             (number, _) => return Err(DecodeError::unknown_field("index", number)),
         }
     }
@@ -178,6 +179,22 @@ fn index(bytes: &[u8], reads: u32) -> Check {
         true => Err(DecodeError::new("index", "its fields are stored by position and by name")),
         false => Ok(()),
     }
+}
+
+fn written_as(bytes: &[u8]) -> Check {
+    let mut fields = Walk::over("written form", bytes, &[]);
+    let mut has_version = false;
+    while let Some(field) = fields.next()? {
+        match field {
+            (1, Value::Bytes(version)) => {
+                has_version = !version.is_empty();
+                text("written form", version)?;
+            }
+            (2, Value::Varint(_)) => {}
+            (number, _) => return Err(DecodeError::unknown_field("written form", number)),
+        }
+    }
+    if has_version { Ok(()) } else { Err(DecodeError::missing("written form", "version")) }
 }
 
 /// Checks a message of two strings (a name or key, and a value). Returns for each whether it is present and not empty.

@@ -19,11 +19,10 @@ use crate::key::Key;
 use crate::member::log::{LogError, read_meta};
 use crate::member::options::{ClusterSeed, Options, StartError};
 use crate::object::{Index, Object};
+pub use crate::state::CLUSTER_RESOURCE;
 use crate::state::{BEGINNING_FIELD, ORIGIN, State};
 use crate::transaction::{Condition, Operation, Put, Transaction};
 use crate::transport::NodeId;
-
-pub use crate::state::CLUSTER_RESOURCE;
 
 const IDENTITY: &str = "identity";
 
@@ -234,6 +233,13 @@ pub(crate) fn is_founder(state: &State, node: NodeId) -> bool {
     let identity = state.object(&cluster_key(IDENTITY));
     let founders = identity.map(|identity| identity.index.fields.value(FOUNDERS_FIELD, 3));
     founders.is_some_and(|founders| founder_directory(founders, node).is_some())
+}
+
+/// The data directory that `founding` names for `node`.
+pub(crate) fn founding_disk(founding: Option<&wire::Founding>, node: NodeId) -> Option<&str> {
+    let is_node =
+        |founder: &&wire::Founder| founder.member.as_ref().is_some_and(|member| member.id == node.0);
+    founding?.founders.iter().find(is_node).map(|founder| founder.directory.as_str())
 }
 
 /// The founders' disks in the form of [`FOUNDERS_FIELD`]: `<id>=<directory>`, separated by commas.

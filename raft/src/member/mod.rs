@@ -77,7 +77,7 @@ use self::space::SpaceWatch;
 pub use self::space::{Pressure, SpaceStatus};
 pub use self::status::{MemberStatus, Role, Status};
 use self::trust::Trust;
-use self::trust::scrutiny::Scrutinized;
+use self::trust::answer_checks::Scrutinized;
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::encoding::FEATURE_LEVEL_MAX;
@@ -227,7 +227,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(watch_consensus(core.clone()));
         let applied = core.applied.clone();
         core.spawn(async move { applied.announcements().announce(|| applied.state()).await });
-        core.spawn(agreement::keep_agreement(core.clone()));
+        core.spawn(agreement::rounds::keep_agreement(core.clone()));
         core.spawn(limits::keep_limits(core.clone()));
     }
 }

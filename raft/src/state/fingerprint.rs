@@ -109,6 +109,11 @@ fn hash(resource: &str, path: &str, object: &Object) -> u128 {
     }
     count(&mut hash, index.owners.len());
     index.owners.iter().for_each(|owner| part(&mut hash, owner.as_bytes()));
+    // Nothing for objects without it: their hashes are those of programs that know no written forms.
+    if let Some(form) = &index.written_as {
+        part(&mut hash, form.version.as_bytes());
+        hash.update(&form.definition.0.to_le_bytes());
+    }
     hash.digest128()
 }
 
@@ -124,7 +129,7 @@ fn count(hash: &mut Xxh3Default, count: usize) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::OnceLock;
+    use std::sync::{Arc, OnceLock};
 
     use bytes::Bytes;
 
@@ -132,7 +137,7 @@ mod tests {
     use crate::fields::Fields;
     use crate::key::Revision;
     use crate::labels::Labels;
-    use crate::object::Index;
+    use crate::object::{Index, WrittenAs};
 
     fn object() -> Object {
         Object {
@@ -147,6 +152,7 @@ mod tests {
                 fields: Fields::new([("n", "f")]),
                 owners: vec!["o".into()],
                 terminating: false,
+                written_as: None,
             },
             protobuf: OnceLock::new(),
         }
@@ -163,6 +169,15 @@ mod tests {
     #[test]
     fn nothing_of_an_object_is_left_out() {
         let plain = of(|_| ());
+        let form = |version: &str, definition| {
+            let definition = Revision(definition);
+            Some(Arc::new(WrittenAs { version: version.into(), definition }))
+        };
+        let written = [("v1", 7), ("v2", 7), ("v1", 8)]
+            .map(|(version, definition)| of(|object| object.index.written_as = form(version, definition)));
+        assert!(written.iter().all(|one| *one != plain));
+        assert_ne!(written[0], written[1]);
+        assert_ne!(written[0], written[2]);
         let changes: [fn(&mut Object); 13] = [
             |object| object.revision = Revision(8),
             |object| object.created = Revision(5),
@@ -204,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_out_leaves_no_trace_in_any_order() {
+    fn amounts_that_are_counted_out_leave_no_trace_in_any_order() {
         let (mut one, mut other) = (Fingerprint::default(), Fingerprint::default());
         one.add("things", "a", &object());
         one.add("things", "b", &object());

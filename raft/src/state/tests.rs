@@ -319,7 +319,7 @@ fn a_watch_of_a_resource_at_rest_goes_on_after_a_restart_and_a_missed_removal_is
 }
 
 #[test]
-fn what_is_to_leave_stays_until_it_is_forgotten_and_leaves_in_batches() {
+fn evicted_changes_stay_until_they_are_forgotten_and_leave_in_batches() {
     let mut state = state_after((0..10).map(|_| transaction(vec![write("pods", "a", "1")])).collect());
     let all = HistoryBounds { through: Revision(9), ..EVERYTHING };
     let EvictionBatch { floor, changes } = state.oldest(&all, 1).unwrap();
@@ -521,7 +521,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_evicted_is_the_state_at_the_floor(steps in steps()) {
+    fn evicted_changes_are_the_state_at_the_floor(steps in steps()) {
         let (state, recorded, stored) = run(steps);
         prop_assert_eq!(&stored, &recorded[&state.floor().0]);
         for (_, collection) in state.collections() {

@@ -27,7 +27,7 @@ use crate::fields::Fields;
 use crate::key::{Key, Revision};
 use crate::labels::Labels;
 use crate::member::tests::golden::{self, Command, Entry};
-use crate::object::{Index, Object};
+use crate::object::{Index, Object, WrittenAs};
 use crate::transaction::{Condition, Operation, Put, Transaction};
 
 /// A message: its bytes at a level, and those bytes decoded and encoded again.
@@ -35,6 +35,11 @@ struct Case {
     name: &'static str,
     encode: Box<dyn Fn(u32) -> Vec<u8>>,
     again: fn(Bytes, u32) -> Vec<u8>,
+}
+
+/// The form that an object says it was written in: from level 3 on.
+fn form(level: u32) -> Option<Arc<WrittenAs>> {
+    (level >= 3).then(|| Arc::new(WrittenAs { version: "v1beta1".into(), definition: Revision(300) }))
 }
 
 fn transactions() -> Vec<Case> {
@@ -50,6 +55,7 @@ fn transactions() -> Vec<Case> {
         },
         owners: vec!["7a".into()],
         terminating: true,
+        written_as: form(level),
     };
     let put = move |level| {
         let json = Bytes::from_static(b"{\"metadata\":{\"resourceVersion\":\"\"}}");
@@ -116,7 +122,7 @@ fn stored() -> Vec<Case> {
             written_ms: 5,
             json: Bytes::from_static(b"{\"metadata\":{\"resourceVersion\":\"9\"}}"),
             revision_at: 32,
-            index: Index { uid: "0f8f".into(), fields, ..Index::default() },
+            index: Index { uid: "0f8f".into(), fields, written_as: form(level), ..Index::default() },
             protobuf: OnceLock::new(),
         }
     };
@@ -293,7 +299,7 @@ fn every_format_is_written_and_read_as_it_ever_was() {
 }
 
 #[test]
-fn what_older_programs_wrote_is_read_by_this_one() {
+fn forms_of_older_programs_are_read_by_this_one() {
     for level in 0..=FEATURE_LEVEL_MAX {
         let kept = kept(level);
         let transaction = decode_transaction(kept["transaction put"].clone()).unwrap().1;

@@ -12,6 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use orch_serving::Secret;
+use orch_serving::files::{MATERIAL_BYTES_MAX, TOKEN_BYTES_MAX, read_secret};
 use std::sync::Arc;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, timeout};
@@ -164,7 +165,7 @@ impl Source {
             Bearer::None => None,
             Bearer::Token(token) => Some(header("Bearer", token.expose(), "the configuration")?),
             Bearer::File(path) => {
-                let token = read(path).await?;
+                let token = read(path, TOKEN_BYTES_MAX).await?;
                 Some(header("Bearer", token.expose().trim(), &path.display().to_string())?)
             }
             Bearer::Basic { username, password } => {
@@ -208,14 +209,14 @@ fn header(scheme: &str, value: &str, source: &str) -> Result<HeaderValue, Creden
 async fn content(pem: &Pem) -> Result<Secret, CredentialError> {
     match pem {
         Pem::Inline(text) => Ok(text.clone()),
-        Pem::File(path) => read(path).await,
+        Pem::File(path) => read(path, MATERIAL_BYTES_MAX).await,
     }
 }
 
-async fn read(path: &Path) -> Result<Secret, CredentialError> {
-    let text = timeout(READ_MAX, tokio::fs::read_to_string(path)).await;
+async fn read(path: &Path, bytes_max: u64) -> Result<Secret, CredentialError> {
+    let text = timeout(READ_MAX, read_secret(path, bytes_max)).await;
     let text = text.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
-    text.map(Secret::new).map_err(|source| CredentialError::File { path: path.display().to_string(), source })
+    text.map_err(|source| CredentialError::File { path: path.display().to_string(), source })
 }
 
 #[cfg(test)]
@@ -267,6 +268,20 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let later = Instant::now() + Duration::from_secs(61);
         assert_eq!(sent(&credentials, later).await.as_deref(), Some("Bearer three"), "better than none");
+    }
+
+    #[tokio::test]
+    async fn a_token_file_that_grows_past_the_bound_is_not_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "one").unwrap();
+        let credentials = credentials(Bearer::File(path.clone()));
+        let start = Instant::now();
+        assert_eq!(sent(&credentials, start).await.as_deref(), Some("Bearer one"));
+        std::fs::write(&path, "x".repeat(16 << 10) + "x").unwrap();
+        assert_eq!(sent(&credentials, start + FILE_AGE_MAX).await.as_deref(), Some("Bearer one"));
+        let unread = read(&path, TOKEN_BYTES_MAX).await.unwrap_err();
+        assert!(crate::client::chain(&unread).contains("larger than 16384 bytes"), "{unread}");
     }
 
     #[tokio::test]

@@ -5,9 +5,13 @@
 use std::path::Path;
 
 use orch_proto::Brand;
+use orch_serving::files;
 
 use super::config::{Bearer, Config, ConfigError, Pem, Trust};
 use super::endpoint::Endpoint;
+
+/// Bytes of the file with the namespace, whose name has at most 63.
+const NAMESPACE_BYTES_MAX: u64 = 4 << 10;
 
 /// The configuration of the pod's service account. `env` gives the value of an environment variable, `root` is `/` but
 /// in tests.
@@ -38,7 +42,7 @@ pub fn in_cluster(
     if authority.is_file() {
         config.trust = Trust::Authority(Pem::File(authority));
     }
-    if let Ok(namespace) = std::fs::read_to_string(folder.join("namespace")) {
+    if let Ok(namespace) = files::read_text(&folder.join("namespace"), NAMESPACE_BYTES_MAX) {
         namespace.trim().clone_into(&mut config.namespace);
     }
     Ok(config)

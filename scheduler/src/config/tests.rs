@@ -38,7 +38,7 @@ fn the_default_configuration_is_written_byte_by_byte_as_recorded() {
 }
 
 #[test]
-fn what_is_written_can_be_read_and_written_again() {
+fn a_written_configuration_can_be_read_and_written_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("c.yaml");
     let first = with_file(

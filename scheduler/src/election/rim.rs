@@ -59,7 +59,7 @@ fn holder(api: &FakeApi) -> String {
 }
 
 #[tokio::test]
-async fn one_leads_and_a_clean_stop_lets_the_next_in() {
+async fn a_single_process_leads_and_a_clean_stop_lets_the_next_in() {
     let api = FakeApi::start().await;
     let one = Contender::start("one", lease(&api));
     eventually("the first leads", || one.leads()).await;

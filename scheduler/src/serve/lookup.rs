@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_flags_do_not_say_is_looked_up() {
+    async fn settings_that_flags_leave_open_are_looked_up() {
         let mut trust = Trust { users: Some(Authorities::File("users.pem".into())), ..Trust::default() };
         complete(&mut trust, &Holds::new(Some(data())), &ORCH).await.unwrap();
         assert_eq!(trust.users, Some(Authorities::File("users.pem".into())), "a flag wins");

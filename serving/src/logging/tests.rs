@@ -75,6 +75,31 @@ fn a_stranger_cannot_make_a_library_fill_the_log_and_no_line_names_the_building_
 }
 
 #[test]
+fn warnings_of_a_library_hide_no_error_of_it() {
+    let lines = Lines::default();
+    let written = lines.clone();
+    let layer = fmt::layer().with_writer(move || written.clone()).with_ansi(false);
+    let layer = layer.with_filter(Limited::new(Targets::new().with_default(LevelFilter::WARN), &["own"]));
+    let libraries = Libraries::new(&[]);
+    let tell = |level: log::Level, text: &str| {
+        let mut record = log::Record::builder();
+        let record = record.level(level).target("rustls::conn");
+        log::Log::log(&libraries, &record.args(format_args!("{text}")).build());
+    };
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        for _ in 0..3 {
+            tell(log::Level::Warn, "odd");
+            tell(log::Level::Error, "broken");
+            tracing::warn!(target: "tonic::transport", "slow");
+            tracing::error!(target: "tonic::transport", "lost");
+        }
+    });
+    let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+    let of = |part: &str| text.lines().filter(|line| line.contains(part)).count();
+    assert_eq!((of("odd"), of("broken"), of("slow"), of("lost")), (1, 1, 1, 1), "{text}");
+}
+
+#[test]
 fn places_in_the_code_are_told_from_their_crate_on() {
     for (path, shown) in [
         ("/root/.cargo/registry/src/index.crates.io-1/rustls-0.23.1/src/x.rs", "rustls-0.23.1/src/x.rs"),

@@ -1,107 +1,35 @@
 //! Expressions of configurations and objects, in the Common Expression Language.
 //!
-//! Owns compiling them against the variables of their place, and evaluating them within a bound. The language itself is
-//! a library's. Expressions in objects that another program evaluates, such as the selectors of devices, are only
-//! checked. Invariants: an expression that compiled names only known variables, members and functions, and its
-//! evaluation ends after a number of steps that is known before it starts; compiling has a price, which is charged before
-//! it begins ([`allowance`](self::allowance)).
+//! Owns the bounds of expressions that an operator writes, and what their values become. Types, costs and evaluation are
+//! `orch_expression`'s. Selectors of devices, which another program evaluates, are only checked ([`selector`]).
+//! Invariants: an expression that compiled names only known variables, members and functions, and its evaluation ends
+//! within [`Limits::CONFIGURED`]; a fault of an evaluation shows names of members and no values.
 
-mod allowance;
-mod cost;
-mod nesting;
-mod parse;
-mod pattern;
 mod selector;
-mod shape;
 mod value;
 
-use std::fmt;
-use std::sync::{Arc, LazyLock};
-
-use cel::common::value::CowVal;
-use cel::context::VariableResolver;
-use cel::{Context, Env, ExecutionError, IdedExpr, Value};
-
-pub use self::allowance::{Allowance, Charge, Exhausted};
-pub use self::cost::{DeviceBounds, device_selector_steps};
-pub use self::parse::parse;
-pub use self::pattern::{
-    CelPattern, Pattern, PatternError, PatternLimits, Patterns, extension as pattern_extension,
+pub use orch_expression::{
+    Allowance, Charge, DeviceBounds, Exhausted, ObjectTable, Pattern, PatternError, PatternLimits, Scope,
+    Type, letters_and_signs,
 };
+use orch_expression::{Ast, Budget, Limits, Program, Val};
+
 pub use self::selector::{
     DEVICE_SELECTOR_BYTES_MAX, DEVICE_SELECTOR_STEPS_MAX, DeviceSelector, OBJECT_COMPILE_STEPS_MAX,
-    check_device_selector,
+    check_device_selector, device_scope,
 };
-pub use self::shape::{Functions, Scope, Shape};
 pub use self::value::Variable;
 
 /// Bytes of an expression. The reference has no bound of its own here; its longest documented ones have a few hundred.
 const EXPRESSION_BYTES_MAX: usize = 8 << 10;
-/// Steps of an evaluation: well under a tenth of a second, in the thread of the request.
-const STEPS_MAX: u64 = 1_000_000;
 /// Steps of compiling an expression of a configuration, which an operator writes: a second.
 const COMPILE_STEPS_MAX: u64 = 10_000_000;
-/// Steps of matching the patterns of an expression, if each of them met each byte of the input in its slowest state, in
-/// each round of a loop: five seconds for what an operator would have to write on purpose; usual patterns take a fiftieth.
-const PATTERN_STEPS_MAX: u64 = 50_000_000;
-
-/// The library's standard functions, and those over strings, lists and numbers that the reference adds.
-static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
-    let mut environment = Env::stdlib();
-    let extensions =
-        [cel::extensions::strings, cel::extensions::lists, cel::extensions::math, pattern::extension];
-    for extension in extensions {
-        environment.add_extension(extension).expect("each extension is added once");
-    }
-    Arc::new(environment)
-});
 
 /// A compiled expression.
+#[derive(Debug)]
 pub struct Expression {
-    source: String,
-    /// As it is written, for questions about it.
-    written: IdedExpr,
-    /// With its patterns compiled.
-    expression: IdedExpr,
-    patterns: Patterns,
-    cost: Cost,
-}
-
-/// Upper bound of the cost of an evaluation, as a function of its input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Cost {
-    /// Nodes of the expression.
-    nodes: u64,
-    /// Loops inside each other.
-    depth: u32,
-    /// Whether it makes lists of texts, which have as many elements as the text has characters.
-    splits: bool,
-}
-
-impl Cost {
-    /// Steps of an evaluation over lists of `elements` elements together and texts of `bytes` bytes together. A function
-    /// may look at all of them, 64 bytes in one step.
-    fn steps(self, elements: u64, bytes: u64) -> u64 {
-        let elements = if self.splits { elements.saturating_add(bytes) } else { elements };
-        // The expression's own literals can be appended to what it is given.
-        let elements = elements.saturating_add(self.nodes);
-        let of_one = (elements.saturating_add(bytes) / 64).saturating_add(1);
-        elements.saturating_pow(self.depth).saturating_mul(self.nodes).saturating_mul(of_one)
-    }
-
-    /// Steps of matching patterns that take `of_byte` steps for each byte together, over the same input.
-    fn pattern_steps(self, of_byte: u64, elements: u64, bytes: u64) -> u64 {
-        let elements = if self.splits { elements.saturating_add(bytes) } else { elements };
-        // Each round may match any text of the input.
-        let rounds = elements.saturating_add(self.nodes).saturating_pow(self.depth);
-        rounds.saturating_mul(bytes.saturating_add(1)).saturating_mul(of_byte)
-    }
-}
-
-impl fmt::Debug for Expression {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Expression").field("source", &self.source).finish_non_exhaustive()
-    }
+    program: Program,
+    variables: Vec<&'static str>,
 }
 
 /// The type that the place of an expression asks for.
@@ -125,9 +53,9 @@ pub enum EvaluationError {
     #[error("no such key: {0}")]
     NoSuchKey(String),
     /// A function or operator does not take values of these types.
-    #[error("no such overload: {0}")]
-    NoSuchOverload(String),
-    /// The input is too large for the expression.
+    #[error("no such overload")]
+    NoSuchOverload,
+    /// The evaluation costs more than one may.
     #[error("operation cancelled: actual cost limit exceeded")]
     Cost,
     /// Another fault of the evaluation.
@@ -135,64 +63,86 @@ pub enum EvaluationError {
     Other,
 }
 
+impl From<orch_expression::EvaluationError> for EvaluationError {
+    fn from(error: orch_expression::EvaluationError) -> Self {
+        match error {
+            orch_expression::EvaluationError::NoSuchKey(key) => EvaluationError::NoSuchKey(key),
+            orch_expression::EvaluationError::NoSuchOverload(_) => EvaluationError::NoSuchOverload,
+            orch_expression::EvaluationError::Cost => EvaluationError::Cost,
+            orch_expression::EvaluationError::NoSuchAttribute(_)
+            | orch_expression::EvaluationError::Other(_) => EvaluationError::Other,
+        }
+    }
+}
+
+/// Variables of a place, with the scope that declares them.
+#[derive(Clone, Debug)]
+pub struct Place {
+    scope: Scope,
+    variables: Vec<&'static str>,
+}
+
+impl Place {
+    /// A place with these variables, whose objects are in `objects`.
+    pub fn new(variables: &[(&'static str, Type)], objects: ObjectTable) -> Place {
+        let scope = Scope::default().with_objects(objects);
+        let scope = variables.iter().fold(scope, |scope, (name, of)| scope.with_variable(name, of.clone()));
+        Place { scope, variables: variables.iter().map(|(name, _)| *name).collect() }
+    }
+}
+
 impl Expression {
-    /// Compiles `source`, an expression of the operator's configuration, for a place with the variables of `scope`. Its
-    /// patterns have [`PatternLimits::CONFIGURED`].
+    /// Compiles `source`, an expression of the operator's configuration, for `place`. Its patterns have
+    /// [`PatternLimits::CONFIGURED`].
     ///
     /// # Errors
     /// It does not parse, names something unknown, or has another type than `wanted`.
-    pub fn compile(source: &str, scope: &Scope, wanted: Wanted) -> Result<Expression, CompileError> {
+    pub fn compile(source: &str, place: &Place, wanted: Wanted) -> Result<Expression, CompileError> {
         if source.len() > EXPRESSION_BYTES_MAX {
             return Err(CompileError(format!("must be at most {EXPRESSION_BYTES_MAX} bytes long")));
         }
         let mut allowance = Allowance::of(COMPILE_STEPS_MAX);
         let too_costly = |Exhausted| CompileError::failed("it takes too long to compile");
-        let written = parse(&ENVIRONMENT, source, &mut allowance).map_err(too_costly)??;
-        let checked = shape::check(&written, scope).map_err(|reason| CompileError::failed(&reason))?;
-        if wanted == Wanted::Bool && checked.shape != Shape::Bool {
+        let ast = Ast::check(source, &place.scope, &mut allowance).map_err(too_costly)?;
+        let ast = ast.map_err(|error| CompileError::failed(&error.to_string()))?;
+        if wanted == Wanted::Bool && *ast.result() != Type::Bool {
             return Err(CompileError("must evaluate to bool".to_owned()));
         }
-        let mut expression = written.clone();
-        let compiled = Patterns::compile_all(&mut expression, PatternLimits::CONFIGURED, &mut allowance);
-        let patterns = compiled.map_err(too_costly)?;
-        if let Some(fault) = patterns.fault() {
-            return Err(CompileError::of_pattern(fault));
+        let program = ast.program(PatternLimits::CONFIGURED, &mut allowance).map_err(too_costly)?;
+        if let Some(fault) = program.pattern_fault() {
+            return Err(CompileError::failed(&fault.to_string()));
         }
-        Ok(Expression { source: source.to_owned(), written, expression, patterns, cost: checked.cost })
+        Ok(Expression { program, variables: place.variables.clone() })
     }
 
     /// The text.
     pub fn source(&self) -> &str {
-        &self.source
+        self.program.source()
     }
 
     /// Whether the expression reads `variable.member`, or tests for it.
     pub fn reads(&self, variable: &str, member: &str) -> bool {
-        shape::reads(&self.written, variable, member)
+        self.program.reads(variable, member)
     }
 
-    /// The value for these variables.
+    /// What `read` takes out of the value for these variables.
     ///
     /// # Errors
-    /// It has none, or would cost too much.
-    pub(crate) fn evaluate(&self, variables: &[&Variable]) -> Result<Value, EvaluationError> {
-        let elements = variables.iter().map(|variable| variable.elements()).sum();
-        let bytes = variables.iter().map(|variable| variable.bytes()).sum();
-        let matching = self.cost.pattern_steps(self.patterns.steps_of_byte_of_all(), elements, bytes);
-        if self.cost.steps(elements, bytes) > STEPS_MAX || matching > PATTERN_STEPS_MAX {
-            return Err(EvaluationError::Cost);
-        }
-        let resolver = PatternVariables(&self.patterns);
-        let mut context = Context::with_env(ENVIRONMENT.clone());
-        for variable in variables {
-            context.add_variable_from_value(variable.name(), variable.value());
-        }
-        context.set_variable_resolver(&resolver);
-        Value::resolve(&self.expression, &context).map_err(|error| match error {
-            ExecutionError::NoSuchKey(key) => EvaluationError::NoSuchKey(key.to_string()),
-            ExecutionError::NoSuchOverload(fault) => EvaluationError::NoSuchOverload(fault.to_string()),
-            _ => EvaluationError::Other,
-        })
+    /// There is none, or it would cost too much.
+    fn evaluate<T>(
+        &self,
+        variables: &[&Variable],
+        read: impl FnOnce(Val<'_>) -> T,
+    ) -> Result<T, EvaluationError> {
+        let of = |name: &&'static str| {
+            // few: the variables of a place.
+            let found = variables.iter().find(|variable| variable.name() == *name);
+            found.map(|variable| Val::json(variable.value()))
+        };
+        let values: Vec<Option<Val<'_>>> = self.variables.iter().map(of).collect();
+        let mut budget = Budget::UNBOUNDED;
+        let value = self.program.evaluate(&values, Limits::CONFIGURED, &mut budget)?;
+        Ok(read(value))
     }
 
     /// Whether the expression holds.
@@ -200,10 +150,7 @@ impl Expression {
     /// # Errors
     /// As of `evaluate`, or the value is no `bool`.
     pub fn holds(&self, variables: &[&Variable]) -> Result<bool, EvaluationError> {
-        match self.evaluate(variables)? {
-            Value::Bool(holds) => Ok(holds),
-            _ => Err(EvaluationError::Other),
-        }
+        self.evaluate(variables, |value| value.as_bool())?.ok_or(EvaluationError::Other)
     }
 
     /// The value as a text; `None` if it is none.
@@ -211,10 +158,7 @@ impl Expression {
     /// # Errors
     /// As of `evaluate`.
     pub fn text(&self, variables: &[&Variable]) -> Result<Option<String>, EvaluationError> {
-        Ok(match self.evaluate(variables)? {
-            Value::String(text) => Some(text.to_string()),
-            _ => None,
-        })
+        self.evaluate(variables, |value| value.as_text().map(str::to_owned))
     }
 
     /// The value as texts: of a text itself, of a list its texts, of null none; empty texts are left out. `None` if it is
@@ -223,40 +167,19 @@ impl Expression {
     /// # Errors
     /// As of `evaluate`.
     pub fn texts(&self, variables: &[&Variable]) -> Result<Option<Vec<String>>, EvaluationError> {
-        let items = match self.evaluate(variables)? {
-            Value::Null => return Ok(Some(Vec::new())),
-            Value::String(text) => vec![Value::String(text)],
-            Value::List(items) => items.to_vec(),
-            _ => return Ok(None),
-        };
-        let texts: Option<Vec<String>> = items
-            .into_iter()
-            .map(|item| match item {
-                Value::String(text) => Some(text.to_string()),
-                _ => None,
-            })
-            .collect();
+        let texts = self.evaluate(variables, |value| match value {
+            Val::Null => Some(Vec::new()),
+            Val::Text(text) => Some(vec![text.to_string()]),
+            Val::List(list) => list.iter().map(|item| item.as_text().map(str::to_owned)).collect(),
+            _ => None,
+        })?;
         Ok(texts.map(|texts| texts.into_iter().filter(|text| !text.is_empty()).collect()))
-    }
-}
-
-/// The patterns of an expression as its variables.
-struct PatternVariables<'a>(&'a Patterns);
-
-impl VariableResolver for PatternVariables<'_> {
-    fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
-        self.0.find(variable).map(|pattern| CowVal::Borrowed(pattern))
     }
 }
 
 impl CompileError {
     fn failed(reason: &str) -> CompileError {
         CompileError(format!("compilation failed: {reason}"))
-    }
-
-    /// The reference says the first part, which names the function.
-    fn of_pattern(fault: &PatternError) -> CompileError {
-        CompileError::failed(&format!("invalid matches argument: {fault}"))
     }
 }
 

@@ -7,11 +7,12 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use super::allowance::{Allowance, Charge, Exhausted};
-use super::cost::{DeviceBounds, device_selector_steps};
-use super::pattern::{PatternLimits, Patterns};
-use super::shape::{Functions, Scope, Shape, check_foreign};
-use super::{CompileError, ENVIRONMENT, parse};
+use orch_expression::{
+    Allowance, Ast, Charge, DeviceBounds, Exhausted, Libraries, ObjectTable, PatternLimits, Range, Scope,
+    Sizes, Type, device_selector_steps,
+};
+
+use super::CompileError;
 
 /// Bytes of a device selector. This and the next are the reference's bounds.
 pub const DEVICE_SELECTOR_BYTES_MAX: usize = 10 << 10;
@@ -27,17 +28,66 @@ const REMEMBERED_BYTES_MAX: usize = 1 << 20;
 /// Bytes of an entry beside its text.
 const ENTRY_BYTES: usize = 128;
 
+/// What a selector may name: `device`, with its members.
+static SCOPE: LazyLock<Scope> = LazyLock::new(|| {
+    let by_domain = |value: Type| Type::map(Type::String, Type::map(Type::String, value));
+    let members = [
+        ("driver", Type::String),
+        ("attributes", by_domain(Type::Any)),
+        ("capacity", by_domain(Type::Opaque("Quantity"))),
+        ("allowMultipleAllocations", Type::Bool),
+    ];
+    Scope::default()
+        .with_objects(ObjectTable::default().with("Device", &members))
+        .with_libraries(Libraries { devices: true })
+        .with_variable("device", Type::object("Device"))
+});
+
+/// The names that a device selector may use, for the program that evaluates it.
+pub fn device_scope() -> &'static Scope {
+    &SCOPE
+}
+
+/// Sizes of devices, in characters and entries, for the reference's estimate.
+struct DeviceSizes;
+
+/// Characters of a domain, and of the name of a driver.
+const DOMAIN_CHARACTERS_MAX: u64 = 63;
+/// Characters of the name of an attribute.
+const NAME_CHARACTERS_MAX: u64 = 32;
+/// Attributes and capacities of a device.
+const ENTRIES_MAX: u64 = 32;
+/// Characters of a value.
+const VALUE_CHARACTERS_MAX: u64 = 64;
+
+impl Sizes for DeviceSizes {
+    fn size(&self, path: &[&str]) -> Option<Range> {
+        let max = match path {
+            ["device", "driver"] | ["device", "attributes" | "capacity", "@keys"] => DOMAIN_CHARACTERS_MAX,
+            ["device", "attributes" | "capacity"] => ENTRIES_MAX,
+            ["device", "attributes" | "capacity", _, "@keys"] => NAME_CHARACTERS_MAX,
+            ["device", "attributes" | "capacity", _] => ENTRIES_MAX,
+            ["device", "attributes", _, ..] => VALUE_CHARACTERS_MAX,
+            ["device", "capacity", ..] | ["device", "allowMultipleAllocations"] => 1,
+            _ => return None,
+        };
+        Some(Range::new(0, max))
+    }
+}
+
 /// A device selector after its check at the API. The scheduler evaluates it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSelector {
     /// The type of its value.
-    pub shape: Shape,
+    pub result: Type,
     /// A bound of the steps of an evaluation, for any device that the API takes.
     pub steps: u64,
+    /// The most that an evaluation may cost by the reference's estimate.
+    pub cost: u64,
 }
 
 /// Result of a check, and its price. A failure is not kept with its text, which repeats the expression.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Checked {
     selector: DeviceSelector,
     price: u64,
@@ -49,10 +99,10 @@ struct Remembered {
     bytes: usize,
 }
 
-/// Selectors that were checked lately and may be evaluated. All callers have the same variables and functions.
+/// Selectors that were checked lately and may be evaluated.
 static REMEMBERED: LazyLock<Mutex<Remembered>> = LazyLock::new(Mutex::default);
 
-/// Checks a device selector, with `functions` beside the standard ones, and takes what that costs from `allowance`. The
+/// Checks a device selector, and takes what that costs from `allowance`. The
 /// caller bounds the length.
 ///
 /// # Errors
@@ -60,8 +110,6 @@ static REMEMBERED: LazyLock<Mutex<Remembered>> = LazyLock::new(Mutex::default);
 /// to values that it does not take, or a pattern in it cannot be used.
 pub fn check_device_selector(
     source: &str,
-    scope: &Scope,
-    functions: &Functions,
     allowance: &mut Allowance,
 ) -> Result<Result<DeviceSelector, CompileError>, Exhausted> {
     // Behind the lock: a thread may pause where it is charged.
@@ -72,42 +120,35 @@ pub fn check_device_selector(
     }
     let before = allowance.left().min(DEVICE_SELECTOR_COMPILE_STEPS_MAX);
     let mut own = Allowance::of(before);
-    let checked = check(source, scope, functions, &mut own);
+    let checked = check(source, &mut own);
     let price = before - own.left();
     allowance.charge_remembered(price)?;
     let checked = checked?;
-    if let Ok(selector) = checked {
-        REMEMBERED.lock().unwrap_or_else(PoisonError::into_inner).keep(source, Checked { selector, price });
+    if let Ok(selector) = &checked {
+        let checked = Checked { selector: selector.clone(), price };
+        REMEMBERED.lock().unwrap_or_else(PoisonError::into_inner).keep(source, checked);
     }
     Ok(checked)
 }
 
-fn check(
-    source: &str,
-    scope: &Scope,
-    functions: &Functions,
-    charge: &mut dyn Charge,
-) -> Result<Result<DeviceSelector, CompileError>, Exhausted> {
-    let mut expression = match parse(&ENVIRONMENT, source, charge)? {
-        Ok(expression) => expression,
-        Err(error) => return Ok(Err(error)),
+fn check(source: &str, charge: &mut dyn Charge) -> Result<Result<DeviceSelector, CompileError>, Exhausted> {
+    let ast = match Ast::check(source, &SCOPE, charge)? {
+        Ok(ast) => ast,
+        Err(error) => return Ok(Err(CompileError::failed(&error.to_string()))),
     };
-    let shape = match check_foreign(&expression, scope, functions) {
-        Ok(shape) => shape,
-        Err(reason) => return Ok(Err(CompileError::failed(&reason))),
-    };
-    let patterns = Patterns::compile_all(&mut expression, PatternLimits::STANDING, charge)?;
-    if let Some(fault) = patterns.fault() {
-        return Ok(Err(CompileError::of_pattern(fault)));
+    let (result, cost) = (ast.result().clone(), ast.estimate(&DeviceSizes).max);
+    let program = ast.program(PatternLimits::STANDING, charge)?;
+    if let Some(fault) = program.pattern_fault() {
+        return Ok(Err(CompileError::failed(&fault.to_string())));
     }
-    let of_byte = |name: &str| patterns.steps_of_byte(name);
-    let steps = device_selector_steps(&expression, DeviceBounds::API, &of_byte);
-    Ok(Ok(DeviceSelector { shape, steps }))
+    let of_byte = |pattern: &str| program.steps_of_byte(pattern);
+    let steps = device_selector_steps(program.expression(), DeviceBounds::API, &of_byte);
+    Ok(Ok(DeviceSelector { result, steps, cost }))
 }
 
 impl Remembered {
     fn find(&self, source: &str) -> Option<Checked> {
-        self.by_source.get(source).copied()
+        self.by_source.get(source).cloned()
     }
 
     /// Beyond the bound all are forgotten: they are checked again when they come again.
@@ -127,13 +168,12 @@ mod tests {
     use super::*;
 
     fn checked(source: &str, allowance: &mut Allowance) -> Result<bool, Exhausted> {
-        check_device_selector(source, &[("device", Shape::Any)], &[], allowance)
-            .map(|checked| checked.is_ok())
+        check_device_selector(source, allowance).map(|checked| checked.is_ok())
     }
 
     #[test]
     fn a_check_costs_the_same_when_it_is_remembered() {
-        let source = "device.remembered.matches('^[a-z]+$')";
+        let source = "device.driver.matches('^[a-z]+x$')";
         let (mut first, mut second) = (Allowance::of(100_000), Allowance::of(100_000));
         assert_eq!(checked(source, &mut first), Ok(true));
         assert_eq!(checked(source, &mut second), Ok(true));
@@ -142,17 +182,17 @@ mod tests {
         let price = 100_000 - first.left();
         assert_eq!(checked(source, &mut Allowance::of(price)), Ok(true));
         assert_eq!(checked(source, &mut Allowance::of(price - 1)), Err(Exhausted));
-        let unknown = "device.unfamiliar.matches('^[a-z]+$')";
+        let unknown = "device.driver.matches('^[a-z]+$') || false";
         assert_eq!(checked(unknown, &mut Allowance::of(price - 1)), Err(Exhausted), "no other answer");
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut remembered = Remembered::default();
-        let selector = DeviceSelector { shape: Shape::Bool, steps: 1 };
+        let selector = DeviceSelector { result: Type::Bool, steps: 1, cost: 1 };
         for number in 0..2000 {
             let source = format!("{number}{}", " ".repeat(1000));
-            remembered.keep(&source, Checked { selector, price: 1 });
+            remembered.keep(&source, Checked { selector: selector.clone(), price: 1 });
             let held: usize = remembered.by_source.keys().map(|source| source.len() + ENTRY_BYTES).sum();
             assert_eq!(held, remembered.bytes);
             assert!(held <= REMEMBERED_BYTES_MAX && remembered.find(&source).is_some());
@@ -161,7 +201,7 @@ mod tests {
 
     #[test]
     fn an_expression_of_many_patterns_is_refused_before_they_are_compiled() {
-        let pattern = |number: usize| format!("device.matches('(?i)[x\\\\W]{{{number}}}')");
+        let pattern = |number: usize| format!("device.driver.matches('(?i)[x\\\\W]{{{number}}}')");
         let all: Vec<String> = (1..300).map(pattern).collect();
         let mut allowance = Allowance::of(OBJECT_COMPILE_STEPS_MAX);
         assert_eq!(checked(&all.join("||"), &mut allowance), Err(Exhausted));

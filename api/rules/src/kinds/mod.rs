@@ -12,6 +12,8 @@ pub mod binding;
 pub mod certificate_signing_request;
 pub mod component_status;
 pub mod config_map;
+pub mod defined;
+pub mod definition;
 pub mod device;
 pub mod disruption_budget;
 pub mod endpoint_slice;
@@ -52,7 +54,7 @@ use std::sync::Arc;
 
 pub use crate::Action;
 pub use orch_schema::NameRule;
-pub use strategy::{Cell, Context, NamespaceRequirement, Plain, Requester, Strategy};
+pub use strategy::{Cell, Context, NamespaceRequirement, Plain, Requester, Strategy, value_at};
 
 /// The strategy of a storage resource, which serves all versions of its objects; `None` for a kind that is not served.
 pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
@@ -70,11 +72,9 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "csidrivers.storage" => Arc::new(storage::CsiDriver),
         "csinodes.storage" => Arc::new(storage::CsiNode),
         "csistoragecapacities.storage" => Arc::new(storage::CsiStorageCapacity),
+        "customresourcedefinitions.apiextensions" => Arc::new(definition::CustomResourceDefinition),
         "daemonsets.apps" => Arc::new(workload::DaemonSet),
         "deployments.apps" => Arc::new(workload::Deployment),
-        "deployments/scale" | "replicasets/scale" | "replicationcontrollers/scale" | "statefulsets/scale" => {
-            Arc::new(scale::Scale)
-        }
         "deviceclasses.resource" => Arc::new(device::DeviceClass),
         "endpoints" => Arc::new(endpoints::Endpoints),
         "endpointslices.discovery" => Arc::new(endpoint_slice::EndpointSlice),
@@ -124,89 +124,43 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "subjectaccessreviews.authorization" => Arc::new(review::SubjectAccessReview),
         "volumeattachments.storage" => Arc::new(storage::VolumeAttachment),
         "volumeattributesclasses.storage" => Arc::new(storage::VolumeAttributesClass),
+        scale if scale.ends_with("/scale") => Arc::new(scale::Scale),
         _ => return None,
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use orch_proto::brand::ORCH;
+    use orch_schema::ResourceType;
+    use orch_schema::testing::orch;
+
     use super::*;
 
-    /// The kinds with a strategy, by storage resource: plural name and group without its domain.
-    const SERVED: &[&str] = &[
-        "bindings",
-        "certificatesigningrequests.certificates",
-        "clusterrolebindings.rbac.authorization",
-        "clusterroles.rbac.authorization",
-        "componentstatuses",
-        "configmaps",
-        "controllerrevisions.apps",
-        "cronjobs.batch",
-        "csidrivers.storage",
-        "csinodes.storage",
-        "csistoragecapacities.storage",
-        "daemonsets.apps",
-        "deployments.apps",
-        "deployments/scale",
-        "deviceclasses.resource",
-        "endpoints",
-        "endpointslices.discovery",
-        "events",
-        "flowschemas.flowcontrol.apiserver",
-        "horizontalpodautoscalers.autoscaling",
-        "ingressclasses.networking",
-        "ingresses.networking",
-        "ipaddresses.networking",
-        "jobs.batch",
-        "leases.coordination",
-        "limitranges",
-        "localsubjectaccessreviews.authorization",
-        "namespaces",
-        "networkpolicies.networking",
-        "nodes",
-        "persistentvolumeclaims",
-        "persistentvolumes",
-        "poddisruptionbudgets.policy",
-        "pods",
-        "pods/binding",
-        "pods/eviction",
-        "podtemplates",
-        "priorityclasses.scheduling",
-        "prioritylevelconfigurations.flowcontrol.apiserver",
-        "replicasets.apps",
-        "replicasets/scale",
-        "replicationcontrollers",
-        "replicationcontrollers/scale",
-        "resourceclaims.resource",
-        "resourceclaimtemplates.resource",
-        "resourcequotas",
-        "resourceslices.resource",
-        "rolebindings.rbac.authorization",
-        "roles.rbac.authorization",
-        "runtimeclasses.node",
-        "secrets",
-        "selfsubjectaccessreviews.authorization",
-        "selfsubjectreviews.authentication",
-        "selfsubjectrulesreviews.authorization",
-        "serviceaccounts",
-        "serviceaccounts/token",
-        "servicecidrs.networking",
-        "services",
-        "statefulsets.apps",
-        "statefulsets/scale",
-        "storageclasses.storage",
-        "subjectaccessreviews.authorization",
-        "tokenreviews.authentication",
-        "volumeattachments.storage",
-        "volumeattributesclasses.storage",
+    /// Resources whose messages are there already, and which are not served.
+    const UNSERVED: [&str; 7] = [
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
+        "mutatingwebhookconfigurations",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "validatingwebhookconfigurations",
+        "apiservices",
     ];
 
     #[test]
-    fn every_served_kind_has_a_strategy() {
-        for resource in SERVED {
-            assert!(strategy_for(resource).is_some(), "{resource}");
-        }
+    fn every_resource_of_the_schema_has_a_strategy() {
+        let domain = format!(".{}", ORCH.group_domain);
+        let lacking = |resource: &&ResourceType| {
+            let stem = resource.group.strip_suffix(&domain).unwrap_or(&resource.group);
+            let name =
+                if stem.is_empty() { resource.plural.clone() } else { format!("{}.{stem}", resource.plural) };
+            let form = version::other_form(&name, &resource.version);
+            strategy_for(form.map_or(&name, |form| form.storage)).is_none()
+        };
+        let lacking = orch().resources().iter().filter(lacking);
+        let lacking: Vec<&str> = lacking.map(|of| of.plural.as_str()).collect();
+        assert_eq!(lacking, UNSERVED);
         assert!(strategy_for("nonesuch").is_none());
-        assert!(SERVED.is_sorted());
     }
 }

@@ -6,7 +6,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use crate::Action;
-use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta, value_at};
 use crate::validate::metadata::{bare_finalizer, invalid_each};
 use crate::validate::tree::{Tree, carry, child_mut, set, set_default_text, unset};
 use crate::validate::{FieldError, FieldErrors, Path, names};
@@ -73,8 +73,8 @@ impl Strategy for Namespace {
         errors
     }
 
-    fn field_values(&self, object: &Value) -> Vec<String> {
-        vec![object.at("metadata").text("name").to_owned(), object.at("status").text("phase").to_owned()]
+    fn field_value(&self, object: &Value, name: &str) -> String {
+        value_at(object, if name == "name" { "metadata.name" } else { name })
     }
 
     fn prepare_for_delete(&self, object: &mut Value) {

@@ -8,7 +8,7 @@ use orch_schema::value::Value;
 use crate::Action;
 use crate::kinds::pod::resources::validate_quantity;
 use crate::kinds::pod::scheduling::validate_effect;
-use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta, value_at};
 use crate::validate::address::validate_cidr;
 use crate::validate::metadata::validate_label_name;
 use crate::validate::tree::{Tree, existing_mut, set, shown, unset};
@@ -71,8 +71,11 @@ impl Strategy for Node {
         warnings
     }
 
-    fn field_values(&self, object: &Value) -> Vec<String> {
-        vec![object.at("spec").flag("unschedulable").to_string()]
+    fn field_value(&self, object: &Value, name: &str) -> String {
+        match name {
+            "spec.unschedulable" => object.at("spec").flag("unschedulable").to_string(),
+            name => value_at(object, name),
+        }
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

@@ -36,6 +36,7 @@ impl Strategy for Scale {
             format: String::new(),
             description: description.to_owned(),
             priority: 0,
+            path: String::new(),
         };
         vec![
             column("Name", "string", "Name of the scaled object."),

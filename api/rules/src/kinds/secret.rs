@@ -49,10 +49,6 @@ impl Strategy for Secret {
         fault_of_pair(new.at("data")).into_iter().collect()
     }
 
-    fn field_values(&self, object: &Value) -> Vec<String> {
-        vec![object.text("type").to_owned()]
-    }
-
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         Some(vec![
             object.at("metadata").at("name").clone(),

@@ -10,6 +10,8 @@ use orch_schema::Column;
 use orch_schema::value::Value;
 
 use crate::Action;
+use crate::json_path::text;
+use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors};
 
 /// The parts of a request that a strategy may read.
@@ -114,14 +116,21 @@ pub trait Strategy: Send + Sync + 'static {
         None
     }
 
-    /// The value of each selectable field ([`orch_schema::Rules::selectable`]), in the same order; absent is the empty string.
-    fn field_values(&self, _object: &Value) -> Vec<String> {
-        Vec::new()
+    /// The value of the selectable field `name` ([`orch_schema::Rules::selectable`]); absent is the empty string. A kind has code
+    /// for those fields alone whose value is not the one at the path that is their name.
+    fn field_value(&self, object: &Value, name: &str) -> String {
+        value_at(object, name)
     }
 
     /// Grace period of a delete in seconds; `requested` is that of the delete options. `None`: the kind has no graceful
     /// deletion, its objects are removed at once.
     fn grace_period_seconds(&self, _object: &Value, _requested: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    /// The object after its first deletion, where the kind marks it in a way of its own. `None`: it is deleted as every object
+    /// is.
+    fn mark_deleted(&self, _context: &Context<'_>, _old: &Value) -> Option<Value> {
         None
     }
 
@@ -158,6 +167,14 @@ pub trait Strategy: Send + Sync + 'static {
     /// The conditions of a table row: `type`, `status`, `reason` and `message` of each.
     fn table_conditions(&self, _object: &Value) -> Vec<Value> {
         Vec::new()
+    }
+}
+
+/// The text of the value at `path` (`spec.nodeName`); empty for an absent one, and for an object or a list.
+pub fn value_at(object: &Value, path: &str) -> String {
+    match path.split('.').fold(object, |value, step| value.at(step)) {
+        value @ (Value::String(_) | Value::Number(_) | Value::Bool(_)) => text(value),
+        Value::Null | Value::Array(_) | Value::Object(_) => String::new(),
     }
 }
 

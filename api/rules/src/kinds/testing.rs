@@ -113,7 +113,7 @@ pub(super) fn check_hostile(strategy: &dyn Strategy) {
         strategy.validate_update(&CONTEXT, &hostile, &object);
         strategy.prepare_for_update(&CONTEXT, &hostile, &mut object);
         strategy.table_row(&hostile, CONTEXT.now);
-        strategy.field_values(&hostile);
+        strategy.field_value(&hostile, "spec.nodeName");
         strategy.warnings(&CONTEXT, None, &hostile);
         strategy.grace_period_seconds(&hostile, None);
     }

@@ -17,7 +17,7 @@ use crate::Action;
 use crate::kinds::pod::diff::claim_diff;
 use crate::kinds::pod::resources::validate_quantity;
 use crate::kinds::pod::warnings::fractional;
-use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta, value_at};
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::selector::validate_label_selector;
 use crate::validate::tree::{Tree, carry, carry_entries, child_mut, is_unchanged, set, set_default_text};
@@ -69,8 +69,8 @@ impl Strategy for PersistentVolumeClaim {
         errors
     }
 
-    fn field_values(&self, object: &Value) -> Vec<String> {
-        vec![object.at("metadata").text("name").to_owned()]
+    fn field_value(&self, object: &Value, name: &str) -> String {
+        value_at(object, if name == "name" { "metadata.name" } else { name })
     }
 
     fn warnings(&self, context: &Context<'_>, _old: Option<&Value>, new: &Value) -> Vec<String> {

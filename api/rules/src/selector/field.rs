@@ -73,6 +73,8 @@ pub struct SelectableFields<'a> {
     pub declared: &'a [Selectable],
     /// Whether the kind is namespaced, so that selectors may name the namespace.
     pub namespaced: bool,
+    /// Whether a definition declares the kind: other fields are refused in other words.
+    pub is_defined: bool,
 }
 
 impl FieldSelector {
@@ -255,7 +257,7 @@ impl Condition {
 }
 
 fn resolve(name: &str, fields: SelectableFields<'_>) -> Result<Field, FieldSelectorError> {
-    let is_plain = fields.declared.iter().all(|field| field.withheld);
+    let is_plain = !fields.is_defined && fields.declared.iter().all(|field| field.withheld);
     match name {
         "metadata.name" => return Ok(Field::Name),
         "metadata.namespace" if fields.namespaced || is_plain => {
@@ -336,7 +338,8 @@ fn unescape(value: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    const ROLE: SelectableFields<'_> = SelectableFields { declared: &[], namespaced: true };
+    const ROLE: SelectableFields<'_> =
+        SelectableFields { declared: &[], namespaced: true, is_defined: false };
 
     fn of_pod(text: &str) -> Result<FieldSelector, FieldSelectorError> {
         let field = |name: &str, synonym: Option<&str>| Selectable {
@@ -348,7 +351,7 @@ mod tests {
         };
         let node = field("spec.nodeName", Some("spec.host"));
         let declared = &[node, field("status.phase", None), field("withheld", None)];
-        FieldSelector::parse(text, SelectableFields { declared, namespaced: true })
+        FieldSelector::parse(text, SelectableFields { declared, namespaced: true, is_defined: false })
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub enum FieldErrorKind {
     TooMany,
     /// `FieldValueNotFound`.
     NotFound,
+    /// `FieldValueTypeInvalid`.
+    TypeInvalid,
 }
 
 /// One refused field. `Display` gives `path: message`; [`FieldError::message`] the part behind the path.
@@ -189,6 +191,7 @@ impl FieldErrorKind {
             FieldErrorKind::TooLong => "FieldValueTooLong",
             FieldErrorKind::TooMany => "FieldValueTooMany",
             FieldErrorKind::NotFound => "FieldValueNotFound",
+            FieldErrorKind::TypeInvalid => "FieldValueTypeInvalid",
         }
     }
 }

@@ -105,15 +105,19 @@ pub fn carry_system_fields(old: &Value, new: &mut Value) {
 /// Checks the finalizers of a built-in kind: a name without a domain must be one that the system itself uses.
 pub fn validate_finalizer_domains(meta: &Value, brand: &Brand, path: &Path) -> FieldErrors {
     let finalizers = path.child("finalizers");
-    let standard = [brand.namespace_finalizer, ORPHAN, FOREGROUND];
-    // few: three finalizers are standard.
-    let unknown = |name: &str| !name.contains('/') && !standard.contains(&name);
+    let unknown = |name: &str| !name.contains('/') && !is_standard_finalizer(name, brand);
     let named =
         meta.items("finalizers").iter().numbered().filter_map(|(at, name)| Some((at, name.as_str()?)));
     named
         .filter(|(_, name)| unknown(name))
         .map(|(at, name)| bare_finalizer(finalizers.index(at), name))
         .collect()
+}
+
+/// Whether the system itself uses the finalizer.
+pub fn is_standard_finalizer(name: &str, brand: &Brand) -> bool {
+    // few: three finalizers are standard.
+    [brand.namespace_finalizer, ORPHAN, FOREGROUND].contains(&name)
 }
 
 /// The error of a finalizer that is neither standard nor qualified.

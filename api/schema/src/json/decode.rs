@@ -8,6 +8,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
+use super::any_form::order_strict_errors;
 use super::duplicates::{DUPLICATES_MAX, DuplicateMember, duplicate_messages};
 use super::error::{DecodeError, Shape, StrictError};
 use super::object::Level;
@@ -82,6 +83,9 @@ pub fn decode_json(
         _ => decoder.object(ty, Map::new(), Level::Root)?,
     };
     decoder.reader.end()?;
+    if ty.any_form {
+        order_strict_errors(&mut decoder.strict);
+    }
     Ok(Decoded { value, head: decoder.head, strict: decoder.strict })
 }
 
@@ -169,6 +173,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
             }
             ValueType::List { item, .. } => self.list(item),
             ValueType::Map { value, .. } => self.map(value, wire, earlier),
+            ValueType::Member(member) => self.value(&member.value, wire, earlier),
             ValueType::Untyped => match wire {
                 Wire::Plain | Wire::Wrapped => self.untyped(),
                 Wire::OrBool(id) | Wire::OrList(id) | Wire::OrStrings(id) => self.either(wire, id),

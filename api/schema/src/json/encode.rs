@@ -78,6 +78,9 @@ const UNKNOWN: usize = usize::MAX;
 
 impl<'a> Encoder<'a> {
     fn object(&mut self, ty: &'a ObjectType, value: &'a Value) {
+        if ty.any_form && !value.is_object() {
+            return write_value(value, self.out);
+        }
         self.members(ty, &present(ty, value));
     }
 
@@ -113,6 +116,7 @@ impl<'a> Encoder<'a> {
             (ValueType::List { item, .. }, Value::Array(items)) => self.list(item, Wire::Plain, items),
             (ValueType::Map { value: ty, .. }, Value::Object(map)) => self.map(ty, wire, map),
             (ValueType::Untyped, _) => self.untyped(wire, value),
+            (ValueType::Member(member), value) if !value.is_null() => self.value(&member.value, wire, value),
             _ => write_value(value, self.out),
         }
     }
@@ -173,7 +177,7 @@ fn present<'a>(ty: &'a ObjectType, value: &'a Value) -> SmallVec<[(usize, &'a st
             Some(_) => continue,
             None if ty.head && name == "kind" => KIND,
             None if ty.head && name == "apiVersion" => API_VERSION,
-            None if ty.preserve_unknown => UNKNOWN,
+            None if ty.keeps_undeclared() => UNKNOWN,
             None => continue,
         };
         members.push((place, name.as_str(), value));

@@ -215,7 +215,7 @@ impl<'a> Decoder<'_, 'a> {
     }
 
     /// The error of a value that has another type than `expected`, or is missing.
-    fn mismatch(&mut self, expected: &'static str) -> DecodeError {
+    pub(super) fn mismatch(&mut self, expected: &'static str) -> DecodeError {
         let found = match self.reader.peek() {
             Some(b'{') => "an object",
             Some(b'[') => "a list",

@@ -4,6 +4,7 @@
 //! fields and empty fields (zero without presence, empty lists and maps, null) are dropped; fields that are written
 //! even when empty are present.
 
+mod any_form;
 mod decode;
 mod duplicates;
 mod encode;
@@ -12,6 +13,7 @@ mod leaf;
 mod object;
 mod reader;
 mod scalar;
+mod stored;
 mod text;
 
 pub use decode::read_json;
@@ -21,6 +23,7 @@ pub(crate) use duplicates::{DUPLICATES_MAX, already_set};
 pub use encode::{encode_json, write_value};
 pub use error::{DecodeError, EnvelopeError, Shape, StrictError};
 pub(crate) use scalar::float;
+pub use stored::encode_stored;
 
 #[cfg(test)]
 mod tests;

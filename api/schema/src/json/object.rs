@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
+use super::any_form::sorted;
 use super::decode::{Decoder, Step};
 use super::error::{DecodeError, Shape, StrictError};
 use crate::fill::empty_field;
@@ -31,8 +32,9 @@ impl<'s, 'a> Decoder<'s, 'a> {
         level: Level,
     ) -> Result<Value, DecodeError> {
         self.open(b'{', Shape::Object.expected())?;
-        self.held.object(ty.fields.len())?;
+        self.held.object_of(ty)?;
         let (mut met, mut set) = (Fields::default(), Fields::default());
+        let mut has_absent = false;
         let mut more = !self.is_closed(b'}');
         while more {
             let key = self.key()?;
@@ -43,11 +45,18 @@ impl<'s, 'a> Decoder<'s, 'a> {
                     if is_duplicate {
                         self.report(StrictError::Duplicate, &field.name);
                     }
+                    self.held.field_of(ty)?;
                     self.path.push(Step::Field(&field.name));
-                    if self.field(field, &mut map, is_duplicate)? {
+                    let is_set = if ty.any_form {
+                        self.field_of_any_form(field, &mut map)?
+                    } else {
+                        self.field(field, &mut map, is_duplicate)?
+                    };
+                    if is_set {
                         set.insert(at);
                     } else {
                         set.remove(at);
+                        has_absent = ty.any_form;
                     }
                     self.path.pop();
                 }
@@ -56,6 +65,10 @@ impl<'s, 'a> Decoder<'s, 'a> {
             more = self.reader.has_more(b'}')?;
         }
         self.depth -= 1;
+        if has_absent {
+            // once: one pass for an object that has a null.
+            map.retain(|name, value| !value.is_null() || ty.field(name).is_none_or(|field| field.nullable));
+        }
         for at in ty.always_written().filter(|&at| !set.has(at)) {
             let field = &ty.fields[at];
             map.entry(field.name.clone()).or_insert_with(|| empty_field(self.schema, field));
@@ -95,14 +108,21 @@ impl<'s, 'a> Decoder<'s, 'a> {
         if (level == Level::Root || ty.head) && (key == "kind" || key == "apiVersion") {
             let name = if key == "kind" { "kind" } else { "apiVersion" };
             self.path.push(Step::Field(name));
-            let text = if self.null()? { String::new() } else { self.text("a string")?.into_owned() };
+            let is_null = self.null()?;
+            let text = if is_null { String::new() } else { self.text("a string")?.into_owned() };
             self.path.pop();
-            return self.head(name, text, map, level);
+            // Rules of custom kinds tell an empty name from an absent one.
+            let is_kept = ty.any_form && !is_null;
+            return self.head(name, text, map, level, is_kept);
         }
-        if ty.preserve_unknown {
+        if ty.keeps_undeclared() {
             self.path.push(Step::Key(key));
             self.held.entry()?;
-            let value = self.untyped()?;
+            let value = match (ty.keeps_closed, ty.any_form) {
+                (true, _) => self.closed()?,
+                (false, true) => sorted(self.untyped()?),
+                (false, false) => self.untyped()?,
+            };
             let key = self.leave_key();
             if map.contains_key(&key) {
                 self.report(StrictError::Duplicate, &key);
@@ -114,19 +134,21 @@ impl<'s, 'a> Decoder<'s, 'a> {
         self.skip()
     }
 
-    /// Takes `kind` or `apiVersion`: of the root into the decoder's head, of a nested object into `map`.
+    /// Takes `kind` or `apiVersion`: of the root into the decoder's head, of a nested object into `map`, an empty one there only if
+    /// `keeps_empty`.
     fn head(
         &mut self,
         name: &'static str,
         text: String,
         map: &mut Map,
         level: Level,
+        keeps_empty: bool,
     ) -> Result<(), DecodeError> {
         if level == Level::Nested {
             if map.contains_key(name) {
                 self.report(StrictError::Duplicate, name);
             }
-            if !text.is_empty() {
+            if keeps_empty || !text.is_empty() {
                 map.insert(name, text.into());
             }
             return Ok(());

@@ -167,7 +167,8 @@ impl<'s> Decoder<'s> {
                     self.either(wire, id, bytes(raw)?)
                 }
             },
-            ValueType::Map { .. } => Err(broken("a map inside a list or map")),
+            // Such types have no Protobuf form.
+            ValueType::Member(_) | ValueType::Map { .. } => Err(broken("a map inside a list or map")),
         }
     }
 

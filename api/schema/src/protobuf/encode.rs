@@ -105,6 +105,7 @@ impl<'a> Encoder<'a> {
                 items.for_each(|value| self.element(1, item, Wire::Plain, value, out));
             }),
             (ValueType::Untyped, _) => write_nested(number, out, |out| self.untyped(wire, value, out)),
+            (ValueType::Member(member), _) => self.element(number, &member.value, wire, value, out),
             (ValueType::Map { .. }, _) => {}
         }
     }

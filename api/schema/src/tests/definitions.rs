@@ -179,6 +179,7 @@ fn type_name(schema: &Schema, field: &Field, value: &ValueType) -> String {
         ValueType::Object(id) => schema.get(*id).name.to_string(),
         ValueType::List { item, .. } => format!("{}[]", type_name(schema, field, item)),
         ValueType::Map { value, .. } => format!("map<{}>", type_name(schema, field, value)),
+        ValueType::Member(member) => type_name(schema, field, &member.value),
         ValueType::Untyped => field.untyped_name.as_deref().unwrap_or("untyped").to_owned(),
     }
 }

@@ -73,6 +73,7 @@ fn value(schema: &Schema, ty: &ValueType, depth: usize, random: &mut Random) -> 
     match ty {
         ValueType::Object(id) => object(schema, schema.get(*id), depth + 1, random),
         ValueType::Scalar(kind) => scalar(kind, random),
+        ValueType::Member(member) => value(schema, &member.value, depth, random),
         ValueType::Untyped => untyped(depth, random),
         ValueType::List { item, .. } => {
             Value::Array((0..random.below(3)).map(|_| member(schema, item, depth, random)).collect())

@@ -46,7 +46,10 @@ fn collect(schema: &Schema, scenario: &str, value: &Value, found: &mut Vec<Recor
                 }
                 found.push(Recorded { scenario: scenario.to_owned(), type_id, object });
             }
-            map.values().for_each(|value| collect(schema, scenario, value, found));
+            // Objects inside of those of custom kinds are not stored in the form of their own kind.
+            if !is_custom(schema, value) {
+                map.values().for_each(|value| collect(schema, scenario, value, found));
+            }
         }
         Value::Array(items) => items.iter().for_each(|value| collect(schema, scenario, value, found)),
         _ => {}
@@ -61,6 +64,15 @@ fn sort_labels(object: &mut Value) {
             *map = sorted.into_iter().collect();
         }
     }
+}
+
+/// Whether it is an object of a kind that a definition declares.
+fn is_custom(schema: &Schema, value: &Value) -> bool {
+    let group =
+        value["apiVersion"].as_str().and_then(|version| version.split_once('/')).map(|(group, _)| group);
+    let is_built_in = |group: &str| schema.resources().iter().any(|resource| resource.group == group);
+    value.get("metadata").is_some()
+        && group.is_some_and(|group| group.ends_with(".example.com") && !is_built_in(group))
 }
 
 fn type_of(schema: &Schema, value: &Value) -> Option<TypeId> {

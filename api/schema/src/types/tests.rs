@@ -22,6 +22,10 @@ fn value_type(ty: &ValueType) -> usize {
             size_of::<ValueType>() + value_type(item) + keys
         }
         ValueType::Map { value, .. } => size_of::<ValueType>() + value_type(value),
+        ValueType::Member(member) => {
+            let default = member.default.as_ref().map_or(0, |value| value.to_string().len());
+            size_of::<Member>() + value_type(&member.value) + default
+        }
     }
 }
 

@@ -4,25 +4,30 @@
 //! followed: a token cannot make this server ask another one.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
 use super::super::User;
 use super::token::JwtError;
-use orch_rules::expression::{CompileError, EvaluationError, Expression, Shape, Variable, Wanted};
+use orch_rules::expression::{
+    CompileError, EvaluationError, Expression, ObjectTable, Place, Type, Variable, Wanted,
+};
 
 /// The variable of claims.
-const CLAIMS: [(&str, Shape); 1] = [("claims", Shape::Map)];
+static CLAIMS: LazyLock<Place> =
+    LazyLock::new(|| Place::new(&[("claims", Type::map(Type::String, Type::Any))], ObjectTable::default()));
 /// The variable of the user that the claims make.
-const USER: [(&str, Shape); 1] = [(
-    "user",
-    Shape::Object(&[
-        ("username", Shape::Text),
-        ("uid", Shape::Text),
-        ("groups", Shape::List),
-        ("extra", Shape::Map),
-    ]),
-)];
+static USER: LazyLock<Place> = LazyLock::new(|| {
+    let texts = || Type::list(Type::String);
+    let members = [
+        ("username", Type::String),
+        ("uid", Type::String),
+        ("groups", texts()),
+        ("extra", Type::map(Type::String, texts())),
+    ];
+    Place::new(&[("user", Type::object("UserInfo"))], ObjectTable::default().with("UserInfo", &members))
+});
 
 /// Compiles an expression over `claims`.
 ///

@@ -189,8 +189,8 @@ fn conditions_keep_questions_back() {
 #[test]
 fn no_request_grows_out_of_the_conditions() {
     // A condition over a selector costs too much where the selector is long enough.
-    let over_selector =
-        "request.resourceAttributes.labelSelector.requirements.exists(r, r.key.matches('^never-[a-z]+$'))";
+    let over_selector = "request.resourceAttributes.labelSelector.requirements.exists(a, \
+        request.resourceAttributes.labelSelector.requirements.exists(r, r.key.matches('^never-[a-z]+$')))";
     let selector = |keys: u32| (0..keys).map(|number| format!("key-{number}")).collect::<Vec<_>>().join(",");
     for (keys, sources, requests) in [
         (3, vec![over_selector], 0),

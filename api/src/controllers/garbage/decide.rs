@@ -3,7 +3,8 @@
 //! Owns the rules of collection. A dependent is deleted when none of its owners exists; while another owner exists it
 //! only loses the references to absent ones. An owner exists if the object with the reference's kind, scope and name
 //! has its uid: another kind, another namespace or a successor of the same name is another object. If an owner cannot
-//! be looked up (its kind is not served, or it is namespaced and the dependent is not) the dependent is left alone.
+//! be looked up (its kind is not served, or it is namespaced and the dependent is not) the dependent is left alone; where the kind
+//! is not served, until other kinds are. An owner whose end was seen is gone, also after its kind.
 //!
 //! The state must be no older than a read barrier: an object absent in it is gone for good, for no uid comes back.
 
@@ -34,6 +35,8 @@ pub(super) struct Decision {
     pub look: Vec<ObjectRef>,
     /// A reference to an owner in another namespace, to be reported.
     pub misplaced: Option<CrossNamespaceOwner>,
+    /// The kind of an owner is not served: the object is looked at again when other kinds are.
+    pub unserved: bool,
 }
 
 /// A write, conditional on the object's revision.
@@ -67,8 +70,10 @@ enum Owner {
     Absent,
     /// The owner is being deleted in the foreground: it waits for its dependents.
     WaitingForDependents,
-    /// The owner cannot be looked up.
+    /// The owner cannot be looked up from where the dependent is.
     Unresolvable,
+    /// The owner's kind is not served.
+    Unserved,
 }
 
 /// Input of decisions.
@@ -127,7 +132,8 @@ impl View<'_> {
             return Ok(Decision::default());
         }
         let lost = ownership.references().iter().zip(&owners);
-        let lost = lost.filter(|(_, (owner, _))| matches!(owner, Owner::Absent | Owner::Unresolvable));
+        let lost = lost
+            .filter(|(_, (owner, _))| matches!(owner, Owner::Absent | Owner::Unresolvable | Owner::Unserved));
         let misplaced = self.misplaced(object, &stored.index.uid, lost.map(|(reference, _)| reference));
         let decision = self.by_owners(object, stored, ownership, &owners)?;
         Ok(Decision { misplaced, ..decision })
@@ -142,8 +148,8 @@ impl View<'_> {
     ) -> Result<Decision, serde_json::Error> {
         // once: three questions.
         let any = |kind: Owner| owners.iter().any(|(owner, _)| *owner == kind);
-        if any(Owner::Unresolvable) {
-            return Ok(Decision::default());
+        if any(Owner::Unresolvable) || any(Owner::Unserved) {
+            return Ok(Decision { unserved: any(Owner::Unserved), ..Decision::default() });
         }
         if any(Owner::Live) {
             let gone = owners.iter().filter(|(owner, _)| *owner != Owner::Live).map(|(_, uid)| *uid);
@@ -222,7 +228,11 @@ impl View<'_> {
     }
 
     fn owner(&self, dependent: &ObjectRef, reference: &Value) -> Result<Owner, serde_json::Error> {
-        let Some(resource) = self.resource(reference) else { return Ok(Owner::Unresolvable) };
+        let Some(resource) = self.resource(reference) else {
+            // The end of the owner was seen, and after it that of its kind.
+            let is_gone = self.graph.is_gone(reference.text("uid"));
+            return Ok(if is_gone { Owner::Absent } else { Owner::Unserved });
+        };
         let name = reference.text("name");
         let path = match (resource.namespaced, dependent.namespace()) {
             (true, "") => return Ok(Owner::Unresolvable),

@@ -48,6 +48,8 @@ impl ObjectRef {
 pub(super) struct Graph {
     edges: Edges,
     terminating: BTreeMap<String, ObjectRef>,
+    /// Uids of owners whose end was seen, as long as dependents name them: their kinds may go, too.
+    gone: BTreeSet<String>,
 }
 
 /// The graph, and the queue of objects to decide on.
@@ -56,6 +58,8 @@ pub(super) struct Watched {
     storages: Vec<Arc<str>>,
     pub graph: Graph,
     pub queue: Queue<ObjectRef>,
+    /// Objects with an owner whose kind was not served when they were looked at.
+    unserved: BTreeSet<ObjectRef>,
 }
 
 impl Watched {
@@ -76,6 +80,15 @@ impl Watched {
         for storage in new.difference(&old) {
             self.take_over(storage, state, true);
         }
+        // Their owners' kinds may be served now.
+        for object in std::mem::take(&mut self.unserved) {
+            self.queue.add(&object, Duration::ZERO);
+        }
+    }
+
+    /// Has `object` looked at again when other kinds are served.
+    pub(super) fn await_kinds(&mut self, object: ObjectRef) {
+        self.unserved.insert(object);
     }
 
     /// Takes all objects of a storage resource in, or out. Those that are queued are found to be of no interest when they are due.
@@ -99,13 +112,18 @@ impl Derived for Watched {
     fn change(&mut self, source: &Arc<str>, change: &Change) {
         if self.graph.is_relevant(change) {
             let object = ObjectRef { storage: source.clone(), path: change.path.clone() };
+            self.graph.note_end(index(&change.old), index(&change.new));
             self.graph.take_in(object, (index(&change.old), index(&change.new)), &mut self.queue);
+        }
+        if change.new.is_none() {
+            self.unserved.remove(&ObjectRef { storage: source.clone(), path: change.path.clone() });
         }
     }
 
     /// Queues every dependent and every terminating object: an earlier leader may not have got to them.
     fn rebuild(&mut self, state: &State) {
         self.graph = Graph::default();
+        self.unserved.clear();
         for storage in self.storages.clone() {
             self.take_over(&storage, state, true);
         }
@@ -116,6 +134,19 @@ impl Graph {
     /// The objects that name `uid` as an owner.
     pub(super) fn dependents(&self, uid: &str) -> impl Iterator<Item = &ObjectRef> {
         self.edges.of(uid)
+    }
+
+    /// Whether the end of the owner with this uid was seen.
+    pub(super) fn is_gone(&self, uid: &str) -> bool {
+        self.gone.contains(uid)
+    }
+
+    /// Notes the end of an owner of others.
+    fn note_end(&mut self, old: Option<&Index>, new: Option<&Index>) {
+        let ended = old.filter(|old| new.is_none_or(|new| new.uid != old.uid));
+        if let Some(old) = ended.filter(|old| self.edges.is_owner(&old.uid)) {
+            self.gone.insert(old.uid.clone());
+        }
     }
 
     /// The wait for the next look at the terminating owner with this uid.
@@ -169,6 +200,9 @@ impl Graph {
         let [old, new] = [before, after].map(|uids| uids.iter().collect::<BTreeSet<_>>());
         for uid in old.difference(&new) {
             self.edges.disconnect(uid, dependent);
+            if !self.edges.is_owner(uid) {
+                self.gone.remove(*uid);
+            }
         }
         for uid in new.difference(&old) {
             self.edges.connect(uid, dependent);

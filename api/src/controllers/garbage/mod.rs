@@ -29,7 +29,7 @@ use orch_schema::json;
 use tokio::sync::Semaphore;
 
 use self::decide::{Action, Decision, View, Write};
-use self::graph::{Graph, ObjectRef, Watched};
+use self::graph::{ObjectRef, Watched};
 use self::misplaced::{CrossNamespaceOwner, report};
 use self::ownership::Ownership;
 use super::client::{Client, Moment, Place, Propagation, for_each, is_overtaken};
@@ -72,6 +72,8 @@ const IGNORED: [&str; 1] = ["events"];
 /// Collects garbage. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
     let store = client.store();
+    client.newest().await?;
+    client.follow_definitions().await;
     let served = client.follow();
     let storages = storages(served.seen());
     let places = Semaphore::new(CONCURRENT_WRITES_MAX);
@@ -96,10 +98,14 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
             if due.is_empty() {
                 break;
             }
-            // An object absent in this state is gone for good.
-            let applied = client.newest().await?;
-            let Watched { graph, queue, .. } = follower.advance(&applied);
-            for decided in decide_all(client, &applied.state, graph, due, queue) {
+            // An object absent in a state from here on is gone for good.
+            client.newest().await?;
+            // Where kinds have come or gone, the graph has their objects before anything is decided.
+            client.follow_definitions().await;
+            follow(&mut turns, &mut follower, store);
+            let (applied, registry) = (Applied::of(store), turns.served());
+            let watched = follower.advance(&applied);
+            for decided in decide_all(client, &applied.state, &registry, watched, due) {
                 writes_under_way += decided.actions.len();
                 turns.start(carry_out(client, &places, decided));
             }
@@ -155,19 +161,24 @@ struct Ended {
 fn decide_all<S: Store>(
     client: &Client<S>,
     state: &State,
-    graph: &Graph,
+    registry: &Registry,
+    watched: &mut Watched,
     due: Vec<ObjectRef>,
-    queue: &mut Queue<ObjectRef>,
 ) -> Vec<Decided> {
-    let view = View { state, graph, registry: &client.registry() };
     let (mut all, mut writes) = (Vec::new(), 0);
     for cause in due {
+        let queue = &mut watched.queue;
         if writes >= WRITES_MAX {
             queue.put_back(&cause, Duration::ZERO);
             continue;
         }
+        let view = View { state, graph: &watched.graph, registry };
         match view.decide(&cause) {
-            Ok(Decision { actions, look, misplaced }) => {
+            Ok(Decision { actions, look, misplaced, unserved }) => {
+                if unserved {
+                    watched.await_kinds(cause.clone());
+                }
+                let queue = &mut watched.queue;
                 look.iter().for_each(|next| queue.add(next, Duration::ZERO));
                 if actions.is_empty() && misplaced.is_none() {
                     queue.done(&cause);

@@ -165,8 +165,10 @@ async fn the_last_policy_named_before_the_first_look_holds() {
     let (fixture, _) = family(1).await;
     let client = fixture.client();
     let steps = async {
+        // The loop has its first graph.
+        fixture.store().sleep(2 * SETTLE).await;
         fixture.delete("configmaps", "n/o", policy("Foreground")).await;
-        fixture.store().sleep(SETTLE).await;
+        fixture.store().sleep(SETTLE / 2).await;
         assert!(fixture.exists("configmaps", "n/o"));
         fixture.delete("configmaps", "n/o", policy("Orphan")).await;
         fixture.store().sleep(Duration::from_secs(3)).await;

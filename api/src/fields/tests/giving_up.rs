@@ -141,6 +141,7 @@ impl Maker {
                 }
                 _ => json!({}),
             },
+            ValueType::Member(member) => self.atomic(&member.value, path, levels),
             ValueType::Scalar(_) | ValueType::Untyped => json!({"a": "v"}),
         }
     }

@@ -4,8 +4,8 @@
 //! certificate or front proxy still proves the same user, who may still impersonate whom the request acts as, who may
 //! still watch. One task asks for all watches of a node, each question once for all watches that depend on it; it begins with
 //! the first watch and ends with the last one. A watch outlives, for a while, a server that has to be asked and gives no
-//! answer, and the other questions do not wait for it. The task ends all watches when the node stops. It knows no rule. The
-//! listener ends connections whose certificate has expired or was revoked.
+//! answer, and the other questions do not wait for it; how many of its questions are under way is bounded. The task ends all
+//! watches when the node stops. It knows no rule. The listener ends connections whose certificate has expired or was revoked.
 
 mod ledger;
 mod question;
@@ -15,8 +15,8 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use orch_raft::Store;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -42,6 +42,10 @@ const UNDECIDED_SPAN_MAX: Duration = Duration::from_secs(600);
 /// Questions that are begun before other tasks have their turn: some hundred microseconds. The task then waits for the next
 /// tick of the runtime's clock, so that the questions of ten thousand watches that came together take a third of a second.
 const ASKED_AT_ONCE: usize = 32;
+/// Questions that wait for another server: some megabytes. With an answer in a second sixty thousand of them are decided in a
+/// minute. Beyond it a question that is not decided at once counts as one without an answer, and is asked again in its next
+/// turn.
+const UNDER_WAY_MAX: usize = 1_000;
 
 /// Enters the watch of `request`, which was let in, into `ledger`. The node ends it by the second result, as long as the
 /// first one is kept.
@@ -78,7 +82,13 @@ async fn sweep<S: Store>(ledger: Arc<Ledger>, pipeline: Arc<Pipeline<S>>, stoppi
                 let now = pipeline.store.elapsed();
                 for _ in 0..ASKED_AT_ONCE {
                     let Some(question) = ledger.take_due(now) else { break };
-                    asking.push(ask(&ledger, question, &pipeline));
+                    let mut asked = Box::pin(ask(&ledger, question.clone(), &pipeline));
+                    if asking.len() < UNDER_WAY_MAX {
+                        asking.push(asked);
+                    } else if asked.as_mut().now_or_never().is_none() {
+                        drop(asked);
+                        ledger.answer(&question, Answer::Undecided, pipeline.ambient.now(), now);
+                    }
                 }
             }
         }

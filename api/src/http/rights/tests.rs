@@ -24,6 +24,19 @@ use crate::request::{Query, Target, Verb};
 struct Decider {
     decision: Mutex<Decision>,
     asked: AtomicUsize,
+    /// A user about whom no answer comes.
+    withheld: Mutex<Option<&'static str>>,
+    /// Questions that wait for an answer.
+    waiting: Arc<AtomicUsize>,
+}
+
+/// A question that waits, until it is dropped.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Authorizer for Arc<Decider> {
@@ -31,7 +44,15 @@ impl Authorizer for Arc<Decider> {
         "decider"
     }
 
-    fn decide<'a>(&'a self, _: &'a User, _: Attributes<'a>, _: &'a Applied) -> Deciding<'a> {
+    fn decide<'a>(&'a self, user: &'a User, _: Attributes<'a>, _: &'a Applied) -> Deciding<'a> {
+        if *self.withheld.lock() == Some(user.name.as_str()) {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            let waiting = Waiting(self.waiting.clone());
+            return Deciding::Right(Box::pin(async move {
+                let _waiting = waiting;
+                std::future::pending().await
+            }));
+        }
         self.asked.fetch_add(1, Ordering::Relaxed);
         decided(self.decision.lock().clone())
     }
@@ -49,6 +70,8 @@ impl Node {
         let decider = Arc::new(Decider {
             decision: Mutex::new(Decision::Allow(Reason::default())),
             asked: AtomicUsize::new(0),
+            withheld: Mutex::default(),
+            waiting: Arc::default(),
         });
         let tokens = TokenTable::parse(b"first,ann,1\nsecond,bob,2\n").unwrap();
         let authenticator = Authenticator::new(&ORCH, tokens, AnonymousAccess::Refused);
@@ -202,6 +225,27 @@ async fn a_question_without_an_answer_ends_its_watches_after_ten_minutes() {
     assert_eq!(answer(60, Answer::Undecided), Outcome::Kept);
     assert_eq!(answer(659, Answer::Undecided), Outcome::Kept);
     assert_eq!((answer(660, Answer::Undecided), watch.1.is_given()), (Outcome::Ended, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_that_wait_for_another_server_are_bounded_and_hold_up_no_others() {
+    let node = Node::new();
+    *node.decider.withheld.lock() = Some("ann");
+    let watch_of_ann =
+        |at| node.watch("first", [10, 0, 0, 1], &format!("fieldSelector=spec.nodeName%3D{at}"));
+    let watches: Vec<_> = (0..UNDER_WAY_MAX + 100).map(watch_of_ann).collect();
+    let other = node.watch("second", [10, 0, 0, 1], "");
+    seconds(62).await;
+    assert_eq!(node.decider.waiting.load(Ordering::Relaxed), UNDER_WAY_MAX);
+    assert_eq!(node.asked(), 1, "the question behind them all");
+    // The time of day stands still here: the watches beyond the bound go on.
+    seconds(300).await;
+    assert_eq!((given(&watches), other.1.is_given()), (0, false));
+    assert_eq!((node.decider.waiting.load(Ordering::Relaxed), node.asked()), (UNDER_WAY_MAX, 6));
+    drop(watches);
+    node.decide(Decision::NoOpinion(String::new()));
+    seconds(60).await;
+    assert!(other.1.is_given());
 }
 
 /// A node holds a hundred thousand watches.

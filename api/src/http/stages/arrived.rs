@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version, header};
-use orch_raft::Store;
+use orch_raft::{State, Store};
+use orch_rules::Action;
 
 use super::super::body::Upload;
 use super::super::headers::{accept, header_text};
@@ -17,9 +18,12 @@ use crate::authn::{Peer, UserReporter, impersonate};
 use crate::endpoint::Endpoint;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
+use crate::follow::Applied;
 use crate::metrics::Measured;
-use crate::negotiate::{Negotiate, Representation, negotiate, negotiate_without_table};
-use crate::request::{Query, without_trailing_slash};
+use crate::negotiate::{Negotiate, Representation, negotiate, negotiate_text, negotiate_without_table};
+use crate::pipeline::Pipeline;
+use crate::registry::{Record, Registry};
+use crate::request::{Query, Target, TargetPath, parse_path, without_trailing_slash};
 
 /// Paths that need no credentials.
 const OPEN_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", version::PATH];
@@ -73,6 +77,80 @@ impl<S: Store> Api<S> {
     }
 }
 
+impl<S: Store> Api<S> {
+    /// Has `arrived` see what the newest definitions declare, where its path leads to no built-in resource: this node serves what
+    /// it has applied, and says that nothing is there only of a state that is no older than the request.
+    pub(super) async fn follow_definitions(&self, arrived: &mut Arrived) {
+        let Some(path) = Declarable::of(&arrived.path) else { return };
+        let Pipeline { store, served, definitions, .. } = &*self.pipeline;
+        let registry = &arrived.served.registry;
+        match path.found(registry, &store.state()) {
+            Found::Served => return,
+            // Another request may have brought it up since this one arrived.
+            Found::Perhaps if definitions.is_current(&Applied::of(store)) => {}
+            Found::Perhaps => definitions.catch_up(store, served).await,
+            Found::Nothing => {
+                definitions.catch_up(store, served).await;
+                if matches!(path.found(&served.load(), &store.state()), Found::Nothing) {
+                    definitions.refresh(store, served).await;
+                }
+            }
+        }
+        arrived.served = self.served();
+    }
+}
+
+/// A path that a definition may lead to.
+enum Declarable {
+    /// A resource of a group.
+    Resource(Target),
+    /// A document that describes groups.
+    Document,
+}
+
+/// What a registry has at a path.
+enum Found {
+    /// What is there is not changed by any definition that this node has applied.
+    Served,
+    /// A definition that was applied lately may have changed what is there.
+    Perhaps,
+    /// It leads nowhere.
+    Nothing,
+}
+
+impl Declarable {
+    /// The path, where a definition may lead to it.
+    fn of(path: &str) -> Option<Declarable> {
+        if path.starts_with("/openapi/") {
+            return Some(Declarable::Document);
+        }
+        if !path.starts_with("/apis") {
+            return None;
+        }
+        match parse_path(path) {
+            TargetPath::Resource(target) => Some(Declarable::Resource(target)),
+            TargetPath::Other => Some(Declarable::Document),
+            TargetPath::Malformed => None,
+        }
+    }
+
+    /// What `registry` has at the path, where `state` was applied.
+    fn found(&self, registry: &Registry, state: &State) -> Found {
+        let Declarable::Resource(target) = self else { return Found::Perhaps };
+        // The group of a definition is a domain.
+        if !target.group.contains('.') {
+            return Found::Served;
+        }
+        let Some(resource) = registry.find(&target.group, &target.version, &target.resource) else {
+            return Found::Nothing;
+        };
+        let is_same = |record: &Record| {
+            state.object(&record.key).is_some_and(|found| found.revision == record.revision)
+        };
+        if resource.record.as_ref().is_none_or(is_same) { Found::Served } else { Found::Perhaps }
+    }
+}
+
 impl Arrived {
     /// Whether this is a read of a path that is open to everybody, by somebody who shows no credential: probes carry
     /// none. Whoever shows one needs the right to the path, as do those who ask for single checks.
@@ -103,7 +181,13 @@ impl Arrived {
         &self,
         endpoint: Endpoint<'_>,
     ) -> Result<Representation, ApiError> {
-        self.representation(if endpoint.is_readable() { negotiate } else { negotiate_without_table })
+        let choose = match endpoint.action {
+            Action::Scale => negotiate,
+            _ if endpoint.resource.is_declared() => negotiate_text,
+            _ if endpoint.is_readable() => negotiate,
+            _ => negotiate_without_table,
+        };
+        self.representation(choose)
     }
 
     /// The representation that `negotiate` finds for this head.

@@ -48,7 +48,8 @@ pub(super) async fn handle<S: Store>(
     Shared(api): Shared<Arc<Api<S>>>,
     request: Request<Body>,
 ) -> Response<Body> {
-    let (arrived, mut upload) = api.arrive(request);
+    let (mut arrived, mut upload) = api.arrive(request);
+    api.follow_definitions(&mut arrived).await;
     let result = Box::pin(api.answer(&arrived, &mut upload)).await;
     let answered = api.answered(&arrived, result);
     let answered = answered.audited(&arrived).await;

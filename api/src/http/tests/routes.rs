@@ -180,11 +180,14 @@ impl Noted {
             let namespace = if resource.namespaced { "ns" } else { "" };
             let key = Key::new(&resource.storage, namespace, "n").unwrap();
             let place = if resource.namespaced { r#""namespace":"ns","# } else { "" };
-            let json = format!(r#"{{"metadata":{{"resourceVersion":"",{place}"name":"n","uid":"u"}}}}"#);
+            let is_scaled = resource.subresource(Action::Scale.subresource()).is_some();
+            let spec = if is_scaled { r#","spec":{"replicas":1}"# } else { "" };
+            let json =
+                format!(r#"{{"metadata":{{"resourceVersion":"",{place}"name":"n","uid":"u"}}{spec}}}"#);
             let json = Bytes::from(json);
             StoreOperation::Put(Put { key, json, revision_at: 32, index: Index::default() })
         };
-        let stored = registry.resources().filter(|of| of.review.is_none() && of.conversion.is_none());
+        let stored = registry.resources().filter(|of| of.review.is_none() && of.stands_for_stored());
         let operations = stored.map(put).collect();
         let transaction = Transaction { proposed_ms: 1, conditions: Vec::new(), operations };
         server.store.propose(transaction).await.unwrap();

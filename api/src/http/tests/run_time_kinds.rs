@@ -1,21 +1,19 @@
-//! A kind that comes and goes while the node runs: its table is built by hand, as definitions will be compiled.
+//! Kinds that come and go while the node runs: their definitions are created, changed and deleted while clients write.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures::future::join_all;
-use orch_rules::kinds::Plain;
-use orch_schema::{
-    Column, Field, ListTopology, ObjectType, ResourceType, Rules, Scalar, Schema, TypeId, ValueType,
-};
 
 use super::*;
 use crate::admission::slow::Slow;
 use crate::admission::testing::builtin_with;
 use crate::controllers;
-use crate::registry::{Kind, Record};
+use crate::definitions::RECORDS;
 
-const STORAGE: &str = "widgets.example.com";
+const STORAGE: &str = "widgets.example.com.";
+const CRDS: &str = "/apis/apiextensions.orch.io/v1/customresourcedefinitions";
+const CRD: &str = "/apis/apiextensions.orch.io/v1/customresourcedefinitions/widgets.example.com";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/ns/widgets";
 
 /// Clients that write while the kind is taken away.
@@ -24,53 +22,23 @@ const CLIENTS: usize = 64;
 /// Longest wait for a loop.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// The types of a widget over the built-in ones, and its definition. `more` adds a field.
-fn schema(base: &Arc<Schema>, more: bool) -> (Arc<Schema>, ResourceType) {
-    let of_base = |name: &str| ValueType::Object(base.find_type(name).unwrap());
-    let own = |at: usize| TypeId(u32::try_from(base.len() + at).unwrap());
-    let written = |name: &str, number, value| {
-        let mut field = Field::new(name, number, value);
-        field.emit_empty = true;
-        field
-    };
-    let mut fields = vec![Field::new("size", 1, ValueType::Scalar(Scalar::Int64))];
+/// The versions of a widget's definition. `more` adds a field.
+fn versions(more: bool) -> Value {
+    let mut spec = json!({"size": {"type": "integer"}});
     if more {
-        fields.push(Field::new("color", 2, ValueType::Scalar(Scalar::String(None))));
+        spec["color"] = json!({"type": "string"});
     }
-    let spec = ObjectType::new("example.v1.WidgetSpec", fields);
-    let meta = written("metadata", 1, of_base("meta.v1.ObjectMeta"));
-    let mut widget =
-        ObjectType::new("example.v1.Widget", vec![meta, Field::new("spec", 2, ValueType::Object(own(0)))]);
-    widget.head = true;
-    let items = ValueType::List { item: Box::new(ValueType::Object(own(1))), topology: ListTopology::Atomic };
-    let list_meta = written("metadata", 1, of_base("meta.v1.ListMeta"));
-    let mut list = ObjectType::new("example.v1.WidgetList", vec![list_meta, written("items", 2, items)]);
-    list.head = true;
-    let verbs = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-    let definition = ResourceType {
-        group: "example.com".to_owned(),
-        version: "v1".to_owned(),
-        plural: "widgets".to_owned(),
-        singular: "widget".to_owned(),
-        kind: "Widget".to_owned(),
-        namespaced: true,
-        verbs: verbs.map(str::to_owned).to_vec(),
-        short_names: vec!["wd".to_owned()],
-        categories: Vec::new(),
-        subresources: Vec::new(),
-        columns: Vec::<Column>::new(),
-        type_id: own(1),
-        rules: Rules::default(),
-    };
-    let types = vec![spec, widget, list];
-    let schema = Schema::over(base.clone(), types).with_resources(vec![definition.clone()]);
-    (Arc::new(schema), definition)
+    json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+        "type": "object", "properties": {"spec": {"type": "object", "properties": spec}}
+    }}}])
 }
 
-fn kinds(base: &Arc<Schema>, record: Option<Record>, more: bool) -> Vec<Kind> {
-    let (schema, definition) = schema(base, more);
-    let (schema, storage, strategy) = (schema.into(), STORAGE.into(), Arc::new(Plain));
-    vec![Kind { definition, schema, storage, strategy, conversion: None, review: None, record }]
+/// The definition of widgets.
+fn definition() -> Value {
+    json!({"apiVersion": "apiextensions.orch.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "versions": versions(false),
+            "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "shortNames": ["wd"]}}})
 }
 
 /// A server that shares its pipeline with the test.
@@ -86,12 +54,15 @@ impl Platform {
         change(&mut pipeline);
         let pipeline = Arc::new(pipeline);
         let router = Api::new(pipeline.clone(), server.stopping.clone()).router();
-        Platform { server: Server { router, ..server }, pipeline }
+        let platform = Platform { server: Server { router, ..server }, pipeline };
+        platform.start_loops();
+        platform
     }
 
+    /// Creates the definition, and waits until it is in force.
     async fn define(&self) {
-        let base = self.pipeline.registry().schema.clone();
-        self.pipeline.define(&STORAGE.into(), |record| kinds(&base, Some(record), false)).await.unwrap();
+        self.server.create(CRDS, definition()).await;
+        self.until(CRD, |answered| condition(answered, "Established")["status"] == "True").await;
     }
 
     /// Runs the loops of a leader.
@@ -102,19 +73,39 @@ impl Platform {
         });
     }
 
-    /// Waits until `path` is not found.
-    async fn until_gone(&self, path: &str) {
-        let gone = async {
-            while self.server.get(path).await.code != StatusCode::NOT_FOUND {
+    /// Waits until the answer at `path` is as wanted, and returns it.
+    async fn until(&self, path: &str, is_wanted: impl Fn(&Answered) -> bool) -> Answered {
+        let wanted = async {
+            loop {
+                let answered = self.server.get(path).await;
+                if is_wanted(&answered) {
+                    return answered;
+                }
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        assert!(tokio::time::timeout(WAIT_MAX, gone).await.is_ok(), "{path} stays");
+        let found = tokio::time::timeout(WAIT_MAX, wanted).await;
+        match found {
+            Ok(answered) => answered,
+            Err(_) => panic!("{path} stays {}", self.server.get(path).await.text),
+        }
+    }
+
+    /// Waits until `path` is not found.
+    async fn until_gone(&self, path: &str) {
+        self.until(path, |answered| answered.code == StatusCode::NOT_FOUND).await;
     }
 
     fn stored(&self) -> usize {
         self.server.store.state().collection(STORAGE).len()
     }
+}
+
+/// The condition of this type of a definition that was answered; null where there is none.
+fn condition(answered: &Answered, kind: &str) -> Value {
+    let conditions = answered.json()["status"]["conditions"].clone();
+    let found = conditions.as_array().into_iter().flatten().find(|found| found["type"] == kind);
+    found.cloned().unwrap_or_default()
 }
 
 fn widget(name: &str, owners: Value) -> Value {
@@ -159,12 +150,11 @@ async fn is_described(server: &Server, index: &Value) {
     let listed = server.get("/apis/example.com/v1").await.json();
     assert_eq!(listed["resources"][0]["shortNames"], json!(["wd"]));
     let described = server.get("/openapi/v3/apis/example.com/v1").await.text;
-    assert!(described.contains("WidgetSpec") && described.contains("ObjectMeta"), "{described}");
+    assert!(described.contains("com.example.v1.Widget") && described.contains("ObjectMeta"), "{described}");
     let after = server.get("/openapi/v3").await.json()["paths"].clone();
     assert!(index["apis/apps/v1"].is_object() && index["apis/example.com/v1"].is_null());
     assert_eq!(after["apis/apps/v1"], index["apis/apps/v1"]);
     assert!(after["apis/example.com/v1"].is_object());
-    assert!(server.get("/openapi/v2").await.text.contains("example.v1.Widget"));
 }
 
 /// Objects are written, listed and watched.
@@ -201,7 +191,7 @@ async fn is_collected(platform: &Platform) {
     assert_eq!(platform.stored(), 1, "that of the other namespace");
 }
 
-/// The kind is taken away while clients write.
+/// The definition is deleted while clients write.
 async fn goes(platform: &Arc<Platform>) {
     let server = &platform.server;
     let watched = server.open(Method::GET, &format!("{WIDGETS}?watch=1"), &[], Body::empty()).await;
@@ -212,16 +202,18 @@ async fn goes(platform: &Arc<Platform>) {
         while platform.stored() < 4 * CLIENTS {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        platform.pipeline.undefine(STORAGE).await.unwrap();
+        let deleted = server.delete(CRD).await;
+        assert_eq!(condition(&deleted, "Terminating")["reason"], "InstanceDeletionPending");
+        platform.until_gone(CRD).await;
         is_gone.store(true, Ordering::SeqCst);
     };
     let (codes, ()) = futures::future::join(writing, going).await;
     let mut counts = std::collections::BTreeMap::<u16, usize>::new();
     codes.into_iter().flat_map(Result::unwrap).for_each(|code| *counts.entry(code).or_default() += 1);
-    assert!(counts.keys().all(|code| [200, 201, 404, 409].contains(code)), "{counts:?}");
+    assert!(counts.keys().all(|code| [200, 201, 403, 404, 409].contains(code)), "{counts:?}");
     assert!(counts[&201] > 2 * CLIENTS && counts[&404] >= 3 * CLIENTS, "{counts:?}");
     assert_eq!(platform.stored(), 0, "no object is left");
-    assert!(server.store.state().collection(crate::pipeline::DEFINITIONS).is_empty());
+    assert!(server.store.state().collection(RECORDS).is_empty());
     let ended = tokio::time::timeout(WAIT_MAX, watched.into_body().collect()).await;
     assert!(ended.is_ok(), "its watches end");
     for path in [WIDGETS, "/apis/example.com", "/apis/example.com/v1", "/openapi/v3/apis/example.com/v1"] {
@@ -234,7 +226,6 @@ async fn goes(platform: &Arc<Platform>) {
 async fn a_kind_comes_is_served_by_all_and_goes_while_clients_write() {
     let platform = Arc::new(Platform::new(|_| {}).await);
     let server = &platform.server;
-    platform.start_loops();
     assert_eq!(server.get(WIDGETS).await.code, StatusCode::NOT_FOUND);
     let index = server.get("/openapi/v3").await.json()["paths"].clone();
     platform.define().await;
@@ -250,16 +241,12 @@ async fn a_kind_comes_is_served_by_all_and_goes_while_clients_write() {
 }
 
 /// The answer to a create that waits in admission while `change` is carried out.
-async fn overtaken<F: Future<Output = ()>>(
-    platform: &Platform,
-    slow: &Slow,
-    change: impl FnOnce(Arc<Pipeline<MemoryStore>>) -> F,
-) -> Answered {
+async fn overtaken(platform: &Platform, slow: &Slow, change: impl Future<Output = ()>) -> Answered {
     let body = Body::from(widget("late", json!([])).to_string());
     let creating = platform.server.send(Method::POST, WIDGETS, &[], body);
     let changing = async {
         slow.until_waiting(1).await;
-        change(platform.pipeline.clone()).await;
+        change.await;
         slow.answer(1);
     };
     futures::future::join(creating, changing).await.0
@@ -274,84 +261,175 @@ async fn with_slow() -> (Platform, Slow) {
     (platform, slow)
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_slow_write_stores_nothing_of_a_kind_that_was_taken_away_or_changed_meanwhile() {
+#[tokio::test]
+async fn a_slow_write_stores_nothing_of_a_kind_that_was_deleted_or_changed_meanwhile() {
     let (platform, slow) = with_slow().await;
     platform.define().await;
-    let undefine = |pipeline: Arc<Pipeline<MemoryStore>>| async move {
-        pipeline.undefine(STORAGE).await.unwrap();
-    };
-    let answered = overtaken(&platform, &slow, undefine).await;
+    let answered = overtaken(&platform, &slow, async {
+        assert_eq!(platform.server.delete(CRD).await.code, StatusCode::OK);
+        platform.until_gone(CRD).await;
+    })
+    .await;
     assert_eq!((answered.code, platform.stored()), (StatusCode::NOT_FOUND, 0), "{}", answered.text);
 
     platform.define().await;
-    let redefine = |pipeline: Arc<Pipeline<MemoryStore>>| async move {
-        let base = pipeline.registry().schema.clone();
-        pipeline.redefine(STORAGE, |record| kinds(&base, Some(record), true)).await.unwrap();
-    };
-    let answered = overtaken(&platform, &slow, redefine).await;
+    let answered = overtaken(&platform, &slow, async {
+        let changed = platform.server.merge(CRD, json!({"spec": {"versions": versions(true)}})).await;
+        assert_eq!(changed.code, StatusCode::OK, "{}", changed.text);
+    })
+    .await;
     assert_eq!((answered.code, platform.stored()), (StatusCode::CONFLICT, 0), "{}", answered.text);
     assert!(answered.text.contains("definition"), "{}", answered.text);
 
-    // In its new form the kind is written again.
+    // The member that acknowledged the change serves the new form at once.
     slow.answer(1);
     let mut colored = widget("c", json!([]));
     colored["spec"]["color"] = json!("red");
     assert_eq!(platform.server.create(WIDGETS, colored).await["spec"]["color"], "red");
-    // Taken away and defined again: a kind of the same name is another one.
-    let again = |pipeline: Arc<Pipeline<MemoryStore>>| async move {
-        pipeline.undefine(STORAGE).await.unwrap();
-        let base = pipeline.registry().schema.clone();
-        pipeline.define(&STORAGE.into(), |record| kinds(&base, Some(record), false)).await.unwrap();
-    };
-    let answered = overtaken(&platform, &slow, again).await;
+    slow.answer(1);
+    assert_eq!(platform.server.delete(&format!("{WIDGETS}/c")).await.code, StatusCode::OK);
+    // A kind that is defined again under its name is another one.
+    let answered = overtaken(&platform, &slow, async {
+        assert_eq!(platform.server.delete(CRD).await.code, StatusCode::OK);
+        platform.until_gone(CRD).await;
+        platform.define().await;
+    })
+    .await;
     assert_eq!((answered.code, platform.stored()), (StatusCode::CONFLICT, 0), "{}", answered.text);
+    platform.server.stopping.cancel();
 }
 
-#[tokio::test(start_paused = true)]
-async fn without_the_condition_a_slow_write_leaves_an_object_of_a_kind_that_is_gone() {
-    // The planted bug: a resource that does not name its record.
+#[tokio::test]
+async fn a_status_of_a_definition_overtakes_no_write() {
     let (platform, slow) = with_slow().await;
-    let pipeline = platform.pipeline.clone();
-    let base = pipeline.registry().schema.clone();
-    pipeline.define(&STORAGE.into(), |record| kinds(&base, Some(record), false)).await.unwrap();
-    let served = |change: Vec<Kind>| {
-        pipeline.served.update(|now| now.without(STORAGE).with(change)).unwrap();
-    };
-    let known = pipeline.registry().stored(STORAGE).unwrap().record.clone();
-    served(kinds(&base, None, false));
-    let undefine = |pipeline: Arc<Pipeline<MemoryStore>>| async move {
-        let base = pipeline.registry().schema.clone();
-        pipeline.served.update(|now| now.without(STORAGE).with(kinds(&base, known, false))).unwrap();
-        pipeline.undefine(STORAGE).await.unwrap();
-    };
-    let answered = overtaken(&platform, &slow, undefine).await;
+    platform.define().await;
+    let record =
+        || platform.server.store.state().collection(RECORDS).get("widgets.example.com").unwrap().revision;
+    let before = record();
+    let answered = overtaken(&platform, &slow, async {
+        let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+        assert_eq!(platform.server.merge(CRD, labelled).await.code, StatusCode::OK);
+        let status = json!({"status": {"storedVersions": ["v1"], "conditions": null}});
+        assert_eq!(platform.server.merge(&format!("{CRD}/status"), status).await.code, StatusCode::OK);
+    })
+    .await;
     assert_eq!((answered.code, platform.stored()), (StatusCode::CREATED, 1), "{}", answered.text);
+    assert_eq!(record(), before);
+    platform.server.stopping.cancel();
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_kind_is_defined_once_and_takes_no_place_of_another() {
+#[tokio::test]
+async fn objects_that_are_held_hold_their_definition_and_none_is_created_any_more() {
     let platform = Platform::new(|_| {}).await;
+    let server = &platform.server;
     platform.define().await;
-    let base = platform.pipeline.registry().schema.clone();
-    let define = |storage: &'static str, change: fn(&mut Kind)| {
-        let (pipeline, base) = (platform.pipeline.clone(), base.clone());
-        async move {
-            let make = |record| {
-                let mut made = kinds(&base, Some(record), false);
-                made.iter_mut().for_each(change);
-                made
-            };
-            pipeline.define(&storage.into(), make).await
-        }
+    let mut held = widget("held", json!([]));
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    server.create(WIDGETS, held).await;
+    server.create(WIDGETS, widget("loose", json!([]))).await;
+    let uid = server.get(CRD).await.json()["metadata"]["uid"].clone();
+    let wrong = Body::from(json!({"preconditions": {"uid": "wrong"}}).to_string());
+    let refused = server.send(Method::DELETE, CRD, &[("content-type", "application/json")], wrong).await;
+    assert_eq!(refused.code, StatusCode::CONFLICT);
+    let told = format!(
+        "Precondition failed: UID in precondition: wrong, UID in object meta: {}",
+        uid.as_str().unwrap()
+    );
+    assert!(refused.text.contains(&told), "{}", refused.text);
+    let deleted = server.delete(CRD).await;
+    assert_eq!(deleted.code, StatusCode::OK);
+    let metadata = &deleted.json()["metadata"];
+    assert_eq!(metadata["finalizers"], json!(["customresourcecleanup.apiextensions.orch.io"]));
+    let is_in_progress =
+        |answered: &Answered| condition(answered, "Terminating")["reason"] == "InstanceDeletionInProgress";
+    platform.until(CRD, is_in_progress).await;
+    platform.until_gone(&format!("{WIDGETS}/loose")).await;
+    let late = Body::from(widget("late", json!([])).to_string());
+    let refused = server.send(Method::POST, WIDGETS, &[], late).await;
+    assert_eq!(refused.code, StatusCode::FORBIDDEN);
+    assert_eq!(
+        refused.json()["message"],
+        "widgets.example.com \"late\" is forbidden: create not allowed while custom resource definition is terminating"
+    );
+    let listed = server.get("/apis/example.com/v1").await.json();
+    assert_eq!(
+        listed["resources"][0]["verbs"],
+        json!(["delete", "deletecollection", "get", "list", "watch"])
+    );
+    let again = server.send(Method::POST, CRDS, &[], Body::from(definition().to_string())).await;
+    assert_eq!(again.code, StatusCode::CONFLICT);
+    let free = json!({"metadata": {"finalizers": null}});
+    assert_eq!(server.merge(&format!("{WIDGETS}/held"), free).await.code, StatusCode::OK);
+    platform.until_gone(CRD).await;
+    assert_eq!(server.get(WIDGETS).await.code, StatusCode::NOT_FOUND);
+    server.stopping.cancel();
+}
+
+#[tokio::test]
+async fn a_definition_without_its_finalizer_takes_its_objects_along() {
+    let platform = Platform::new(|_| {}).await;
+    let server = &platform.server;
+    platform.define().await;
+    let mut held = widget("held", json!([]));
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    server.create(WIDGETS, held).await;
+    server.delete(CRD).await;
+    server.merge(CRD, json!({"metadata": {"finalizers": null}})).await;
+    platform.until_gone(CRD).await;
+    // Created again at once, before anybody has cleaned up: what is left is removed first.
+    server.create(CRDS, definition()).await;
+    assert_eq!(platform.stored(), 0);
+    server.stopping.cancel();
+}
+
+#[tokio::test]
+async fn of_two_definitions_that_want_a_name_one_has_it_until_it_goes() {
+    let platform = Platform::new(|_| {}).await;
+    let server = &platform.server;
+    let named = |plural: &str| {
+        let mut wanted = definition();
+        wanted["metadata"]["name"] = json!(format!("{plural}.example.com"));
+        wanted["spec"]["names"]["plural"] = json!(plural);
+        wanted["spec"]["names"]["singular"] = json!(format!("one-of-{plural}"));
+        wanted
     };
-    assert!(define(STORAGE, |_| {}).await.is_err(), "it is defined");
-    let refused = define("others.example.com", |kind| kind.storage = "others.example.com".into()).await;
-    assert!(refused.is_err(), "its path and kind are taken");
-    let records = platform.server.store.state().collection(crate::pipeline::DEFINITIONS).len();
-    assert_eq!(records, 1, "what is not served has no record");
-    assert!(platform.pipeline.undefine("pods").await.is_err(), "built-in kinds stay");
-    assert!(platform.pipeline.redefine("nopes.example.com", |_| Vec::new()).await.is_err());
-    platform.pipeline.undefine(STORAGE).await.unwrap();
-    assert!(platform.pipeline.undefine(STORAGE).await.is_err());
+    server.create(CRDS, named("apples")).await;
+    server.create(CRDS, named("pears")).await;
+    let path = |plural: &str| format!("{CRDS}/{plural}.example.com");
+    let is_decided = |answered: &Answered| !condition(answered, "NamesAccepted").is_null();
+    let mut told = Vec::new();
+    for plural in ["apples", "pears"] {
+        let answered = platform.until(&path(plural), is_decided).await;
+        told.push((plural, condition(&answered, "NamesAccepted")["reason"].clone()));
+    }
+    told.sort_by_key(|(_, reason)| reason != "NoConflicts");
+    assert_eq!((&told[0].1, &told[1].1), (&json!("NoConflicts"), &json!("ListKindConflict")), "{told:?}");
+    let (first, second) = (told[0].0, told[1].0);
+    let pears = format!("/apis/example.com/v1/namespaces/ns/{second}");
+    assert_eq!(server.get(&pears).await.code, StatusCode::NOT_FOUND);
+    server.delete(&path(first)).await;
+    platform.until(&path(second), |answered| condition(answered, "Established")["status"] == "True").await;
+    assert_eq!(server.get(&pears).await.code, StatusCode::OK);
+    server.stopping.cancel();
+}
+
+#[tokio::test]
+async fn a_group_named_as_the_stem_of_a_built_in_one_keeps_its_objects_apart() {
+    let platform = Platform::new(|_| {}).await;
+    let server = &platform.server;
+    let mut roles = definition();
+    roles["metadata"]["name"] = json!("roles.rbac.authorization");
+    roles["spec"]["group"] = json!("rbac.authorization");
+    roles["spec"]["names"]["plural"] = json!("roles");
+    server.create(CRDS, roles).await;
+    let path = format!("{CRDS}/roles.rbac.authorization");
+    platform.until(&path, |answered| condition(answered, "Established")["status"] == "True").await;
+    let own = "/apis/rbac.authorization/v1/namespaces/ns/roles";
+    let mut object = widget("mine", json!([]));
+    object["apiVersion"] = json!("rbac.authorization/v1");
+    server.create(own, object).await;
+    assert_eq!(server.get(own).await.names(), ["mine"]);
+    let built_in = server.get("/apis/rbac.authorization.orch.io/v1/namespaces/ns/roles").await;
+    assert!(built_in.names().is_empty());
+    server.stopping.cancel();
 }

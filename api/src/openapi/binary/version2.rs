@@ -108,26 +108,52 @@ static IN_PATH: Message = Message {
     extensions: 22,
 };
 
+static EXTERNAL_DOCS: Message =
+    Message { members: &[("description", 1, Shape::Text), ("url", 2, Shape::Text)], extensions: 3 };
+
 static SCHEMA_MESSAGE: Message = Message {
     members: &[
         ("$ref", 1, Shape::Text),
         ("format", 2, Shape::Text),
+        ("title", 3, Shape::Text),
         ("description", 4, Shape::Text),
+        ("default", 5, Shape::Any),
+        ("multipleOf", 6, Shape::Number),
+        ("maximum", 7, Shape::Number),
+        ("exclusiveMaximum", 8, Shape::Flag),
+        ("minimum", 9, Shape::Number),
+        ("exclusiveMinimum", 10, Shape::Flag),
+        ("maxLength", 11, Shape::Integer),
+        ("minLength", 12, Shape::Integer),
+        ("pattern", 13, Shape::Text),
+        ("maxItems", 14, Shape::Integer),
+        ("minItems", 15, Shape::Integer),
+        ("uniqueItems", 16, Shape::Flag),
+        ("maxProperties", 17, Shape::Integer),
+        ("minProperties", 18, Shape::Integer),
         ("required", 19, TEXTS),
         ("enum", 20, Shape::Each(&Shape::Any)),
-        ("additionalProperties", 21, Shape::Within(1, &SCHEMA)),
+        ("additionalProperties", 21, Shape::Either(additional)),
         ("type", 22, Shape::Within(1, &Shape::Text)),
         ("items", 23, Shape::Within(1, &SCHEMA)),
         ("properties", 25, Shape::Named(1, &SCHEMA)),
+        ("externalDocs", 29, Shape::Message(&EXTERNAL_DOCS)),
     ],
     extensions: 31,
 };
 
+static ADDITIONAL_SCHEMA: Shape = Shape::Within(1, &SCHEMA);
+static ADDITIONAL_FLAG: Shape = Shape::Within(2, &Shape::Flag);
 static A_REFERENCE: Shape = Shape::Within(2, &Shape::Message(&REFERENCE));
 static A_PARAMETER: Shape = Shape::Within(1, &PARAMETER);
 static A_BODY: Shape = Shape::Within(1, &Shape::Message(&BODY));
 static A_PART_OF_THE_PATH: Shape = Shape::Within(2, &Shape::Within(4, &Shape::Message(&IN_PATH)));
 static A_PART_OF_THE_QUERY: Shape = Shape::Within(2, &Shape::Within(3, &Shape::Message(&IN_QUERY)));
+
+/// The shape of the values of a map: a schema, or whether there may be any.
+fn additional(value: &Value) -> Shape {
+    if value.is_boolean() { ADDITIONAL_FLAG } else { ADDITIONAL_SCHEMA }
+}
 
 fn parameters_item(value: &Value) -> Shape {
     if value.get("$ref").is_some() { A_REFERENCE } else { A_PARAMETER }

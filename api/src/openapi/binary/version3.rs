@@ -90,17 +90,37 @@ static PARAMETER: Message = Message {
 
 static REFERENCE: Message = Message { members: &[("$ref", 1, Shape::Text)], extensions: 0 };
 
+static EXTERNAL_DOCS: Message =
+    Message { members: &[("description", 1, Shape::Text), ("url", 2, Shape::Text)], extensions: 3 };
+
 static SCHEMA_MESSAGE: Message = Message {
     members: &[
+        ("nullable", 1, Shape::Flag),
+        ("externalDocs", 6, Shape::Message(&EXTERNAL_DOCS)),
+        ("title", 9, Shape::Text),
+        ("multipleOf", 10, Shape::Number),
+        ("maximum", 11, Shape::Number),
+        ("exclusiveMaximum", 12, Shape::Flag),
+        ("minimum", 13, Shape::Number),
+        ("exclusiveMinimum", 14, Shape::Flag),
+        ("maxLength", 15, Shape::Integer),
+        ("minLength", 16, Shape::Integer),
+        ("pattern", 17, Shape::Text),
+        ("maxItems", 18, Shape::Integer),
+        ("minItems", 19, Shape::Integer),
         ("uniqueItems", 20, Shape::Flag),
+        ("maxProperties", 21, Shape::Integer),
+        ("minProperties", 22, Shape::Integer),
         ("required", 23, TEXTS),
         ("enum", 24, Shape::Each(&Shape::Any)),
         ("type", 25, Shape::Text),
         ("allOf", 26, Shape::Each(&Shape::Either(schema))),
         ("oneOf", 27, Shape::Each(&Shape::Either(schema))),
+        ("anyOf", 28, Shape::Each(&Shape::Either(schema))),
+        ("not", 29, Shape::Message(&SCHEMA_MESSAGE)),
         ("items", 30, Shape::Within(1, &SCHEMA)),
         ("properties", 31, Shape::Named(1, &SCHEMA)),
-        ("additionalProperties", 32, Shape::Within(1, &SCHEMA)),
+        ("additionalProperties", 32, Shape::Either(additional)),
         ("default", 33, Shape::Either(default)),
         ("description", 34, Shape::Text),
         ("format", 35, Shape::Text),
@@ -108,16 +128,23 @@ static SCHEMA_MESSAGE: Message = Message {
     extensions: 36,
 };
 
+static ADDITIONAL_SCHEMA: Shape = Shape::Within(1, &SCHEMA);
+static ADDITIONAL_FLAG: Shape = Shape::Within(2, &Shape::Flag);
 static A_REFERENCE: Shape = Shape::Within(2, &Shape::Message(&REFERENCE));
 static A_SCHEMA: Shape = Shape::Within(1, &Shape::Message(&SCHEMA_MESSAGE));
+
+/// The shape of the values of a map: a schema, or whether there may be any.
+fn additional(value: &Value) -> Shape {
+    if value.is_boolean() { ADDITIONAL_FLAG } else { ADDITIONAL_SCHEMA }
+}
 
 /// The shape of a schema or of a reference, inside the message that holds either.
 fn schema(value: &Value) -> Shape {
     if value.get("$ref").is_some() { A_REFERENCE } else { A_SCHEMA }
 }
 
-/// The shape of a default: one field each for numbers, booleans and strings. Lists and objects, which are always empty
-/// here, are an empty message, as in the reference.
+/// The shape of a default: one field each for numbers, booleans and strings. Lists and objects have no field: they are an empty
+/// message, as in the reference.
 fn default(value: &Value) -> Shape {
     match value {
         Value::Number(_) => Shape::Within(1, &Shape::Number),

@@ -52,6 +52,7 @@ impl<'s> Meta<'s> {
             ValueType::Object(id) => Meta::Struct(schema.get(*id)),
             ValueType::Map { value, .. } => Meta::Values(value),
             ValueType::List { item, .. } => Meta::of(schema, item),
+            ValueType::Member(member) => Meta::of(schema, &member.value),
             ValueType::Scalar(_) | ValueType::Untyped => Meta::Anything,
         }
     }

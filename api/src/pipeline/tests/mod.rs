@@ -3,6 +3,8 @@
 mod admission;
 mod apply;
 mod binding;
+mod converted;
+mod declared;
 mod deletion;
 mod eviction;
 mod field_validation;

@@ -90,7 +90,7 @@ fn entry(resource: &Resource) -> Value {
         "responseKind": kind(("", ""), &resource.kind),
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": resource.singular,
-        "verbs": resource.verbs,
+        "verbs": super::verbs(resource),
     });
     if !resource.short_names.is_empty() {
         entry["shortNames"] = json!(resource.short_names);

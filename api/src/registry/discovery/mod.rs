@@ -16,7 +16,7 @@ use orch_schema::value::Value;
 use order::parts;
 use sha2::{Digest, Sha256};
 
-use super::{Group, GroupVersion, Registry, Resource};
+use super::{Group, GroupVersion, Making, Registry, Resource, Stage};
 use crate::request::Verb;
 
 pub use aggregated::{Aggregated, GROUP_STEM, LIST_KIND, LIST_MESSAGE, VERSIONS};
@@ -39,6 +39,15 @@ pub(super) struct Summary {
 pub(super) struct Roots {
     named: OnceLock<Plain>,
     aggregated: aggregated::Lists,
+    making: Making,
+}
+
+/// The place of documents.
+enum Place<'a> {
+    /// Over all groups.
+    Roots,
+    Group(&'a Group),
+    Version(&'a GroupVersion),
 }
 
 /// A plain discovery document.
@@ -68,13 +77,47 @@ impl Registry {
     /// The plain document at `path`, which has no trailing slash. The core API's own path, `/api`, has none here: its document
     /// names the address of the server.
     pub fn discovery(&self, path: &str) -> Option<&Plain> {
+        match self.place(path)? {
+            Place::Version(version) => Some(self.list(version)),
+            Place::Group(group) => Some(&self.summary(group).document),
+            Place::Roots if path == NAMED => Some(self.roots.named.get_or_init(|| self.named_groups())),
+            Place::Roots => None,
+        }
+    }
+
+    /// By which requests wait until the documents at `path` are made; `None`: they are, or there are none.
+    pub fn discovery_to_make(&self, path: &str) -> Option<&Making> {
+        let (is_made, making) = match self.place(path)? {
+            Place::Version(version) => (version.list.get().is_some(), &version.making),
+            Place::Group(group) => (group.summary.get().is_some(), &group.making),
+            Place::Roots => (self.roots.named.get().is_some(), &self.roots.making),
+        };
+        (!is_made).then_some(making)
+    }
+
+    /// Makes the documents at `path`.
+    pub fn make_discovery(&self, path: &str) {
+        match self.place(path) {
+            Some(Place::Version(version)) => {
+                self.list(version);
+            }
+            Some(Place::Group(group)) => {
+                self.summary(group);
+            }
+            Some(Place::Roots) => self.make_roots(),
+            None => {}
+        }
+    }
+
+    /// The place of the documents at `path`.
+    fn place(&self, path: &str) -> Option<Place<'_>> {
         let mut segments = path.strip_prefix('/')?.split('/');
         let found = match (segments.next()?, segments.next(), segments.next()) {
-            ("api", Some(version), None) => self.list(self.group("")?.version(version)?),
-            ("apis", None, None) => self.roots.named.get_or_init(|| self.named_groups()),
+            ("api" | "apis", None, None) => Place::Roots,
+            ("api", Some(version), None) => Place::Version(self.group("")?.version(version)?),
             ("apis", Some(group), version) if !group.is_empty() => match (self.group(group)?, version) {
-                (group, Some(version)) => self.list(group.version(version)?),
-                (group, None) => &self.summary(group).document,
+                (group, Some(version)) => Place::Version(group.version(version)?),
+                (group, None) => Place::Group(group),
             },
             _ => return None,
         };
@@ -95,12 +138,14 @@ impl Registry {
         paths
     }
 
-    /// Whether `path` is the core API's or a served group's, or below.
+    /// Whether `path` is the core API's or a built-in group's, or below: what is not found there is told by a Status.
     pub fn covers(&self, path: &str) -> bool {
         let mut segments = path.strip_prefix('/').unwrap_or(path).split('/');
         match (segments.next(), segments.next()) {
             (Some("api"), _) => true,
-            (Some("apis"), Some(group)) => !group.is_empty() && self.group(group).is_some(),
+            (Some("apis"), Some(group)) => {
+                !group.is_empty() && self.group(group).is_some_and(|group| !group.is_declared())
+            }
             _ => false,
         }
     }
@@ -110,13 +155,7 @@ impl Registry {
         self.roots.aggregated.get(self, core, version)
     }
 
-    /// Whether the documents over all groups were made.
-    pub fn has_discovery(&self) -> bool {
-        self.roots.named.get().is_some()
-    }
-
-    /// Makes the documents over all groups.
-    pub fn make_discovery(&self) {
+    fn make_roots(&self) {
         // Named groups last: they tell that all are there.
         for (core, version) in
             [true, false].into_iter().flat_map(|core| (0..VERSIONS.len()).map(move |of| (core, of)))
@@ -154,7 +193,8 @@ impl Registry {
     /// The storage version hash, as the reference computes it. It changes with the version in which `resource` is stored.
     fn storage_hash(&self, resource: &Resource) -> String {
         let stored = self.stored(&resource.storage).map_or(resource, |stored| stored);
-        let name = format!("{}/{}/{}", stored.group, stored.version, stored.kind);
+        let version = resource.stored_version().unwrap_or(&stored.version);
+        let name = format!("{}/{version}/{}", stored.group, stored.kind);
         STANDARD.encode(&Sha256::digest(name)[..8])
     }
 
@@ -165,7 +205,7 @@ impl Registry {
             "singularName": resource.singular,
             "namespaced": resource.namespaced,
             "kind": resource.kind,
-            "verbs": resource.verbs,
+            "verbs": verbs(resource),
         });
         if !resource.short_names.is_empty() {
             whole["shortNames"] = json!(resource.short_names);
@@ -193,6 +233,17 @@ impl Registry {
         }
         entries
     }
+}
+
+/// The verbs that discovery tells of. Objects of a definition that is being deleted are still changed, so that finalizers can be
+/// removed, but clients are not told so.
+fn verbs(resource: &Resource) -> Vec<&str> {
+    let verbs = resource.verbs.iter().map(String::as_str);
+    let is_told = |verb: &&str| match resource.stage {
+        Stage::Terminating => !matches!(*verb, "create" | "update" | "patch"),
+        Stage::Accepted | Stage::Established => true,
+    };
+    verbs.filter(is_told).collect()
 }
 
 /// A group and its versions; the first is the preferred one.

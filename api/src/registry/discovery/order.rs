@@ -3,10 +3,10 @@
 //! Clients rely on it: a short name that two groups share means the first group's, and the first version of a group is
 //! the preferred one.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use orch_proto::Brand;
+use orch_rules::kinds::defined::version_order;
 use orch_schema::Subresource;
 
 use crate::registry::{Group, GroupVersion, Resource};
@@ -49,42 +49,22 @@ pub(in crate::registry) fn groups(groups: &mut [Arc<Group>], brand: &Brand) {
 
 /// Brings versions of one group into their order.
 pub(in crate::registry) fn versions(versions: &mut [Arc<GroupVersion>]) {
-    versions.sort_by_cached_key(|version| (Reverse(maturity(&version.version)), version.version.clone()));
+    versions.sort_by(|one, other| version_order(&one.version).cmp(&version_order(&other.version)));
 }
 
-/// The served sub-resources of `resource`, by name.
+/// The served sub-resources of `resource`: by name, those of a declared kind in the order of its definition.
 pub(super) fn parts(resource: &Resource) -> Vec<&Subresource> {
     let mut parts: Vec<&Subresource> = resource.subresources.iter().collect();
-    parts.sort_by(|one, other| one.name.cmp(&other.name));
+    if !resource.is_declared() {
+        parts.sort_by(|one, other| one.name.cmp(&other.name));
+    }
     parts
-}
-
-/// The maturity of a version, as a key to compare: stable before beta before alpha, then the higher number. Other forms
-/// of names come last.
-fn maturity(version: &str) -> (u8, u32, u32) {
-    let parsed = || {
-        let rest = version.strip_prefix('v')?;
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        let major = rest[..end].parse().ok()?;
-        let stage = &rest[end..];
-        if stage.is_empty() {
-            return Some((3, major, 0));
-        }
-        let (rank, number) = match (stage.strip_prefix("beta"), stage.strip_prefix("alpha")) {
-            (Some(number), _) => (2, number),
-            (None, Some(number)) => (1, number),
-            (None, None) => return None,
-        };
-        Some((rank, major, number.parse().ok()?))
-    };
-    parsed().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use orch_proto::brand::ORCH;
 
-    use super::*;
     use crate::registry::Registry;
 
     #[test]
@@ -95,15 +75,5 @@ mod tests {
         let place = |name: &str| names.iter().position(|known| *known == name).unwrap();
         assert!(place("apps") < place("events.orch.io"), "{names:?}");
         assert!(place("events.orch.io") < place("rbac.authorization.orch.io"), "{names:?}");
-    }
-
-    #[test]
-    fn stable_versions_come_first_and_high_numbers_before_low() {
-        let mut versions =
-            ["v1alpha1", "v1", "v2beta1", "odd", "v10", "v2", "v1beta2", "v1beta1", "v2alpha1", "v11beta2"];
-        versions.sort_by_key(|version| Reverse(maturity(version)));
-        let expected =
-            ["v10", "v2", "v1", "v11beta2", "v2beta1", "v1beta2", "v1beta1", "v2alpha1", "v1alpha1", "odd"];
-        assert_eq!(versions, expected);
     }
 }

@@ -46,8 +46,12 @@ fn a_message_is_made_once_and_copied_from_then_on() {
     object.protobuf.set(bytes::Bytes::from_static(b"kept")).unwrap();
     let expected = enveloped("v1", "ConfigMap", b"kept");
     assert_eq!(body(renderer.object(&object, NOW).unwrap()), expected);
-    let written =
-        |stored| Written { json: object.json.clone(), stored, outcome: crate::pipeline::WriteOutcome::Done };
+    let written = |stored| Written {
+        json: object.json.clone(),
+        stored,
+        written_as: None,
+        outcome: crate::pipeline::WriteOutcome::Done,
+    };
     assert_eq!(body(renderer.written(&written(Some(object.clone())), NOW).unwrap()), expected);
     let fresh = enveloped("v1", "ConfigMap", &message("core.v1.ConfigMap", &value(&object)));
     assert_eq!(body(renderer.written(&written(None), NOW).unwrap()), fresh);
@@ -151,7 +155,7 @@ fn failures_are_messages_too() {
 fn another_version_is_encoded_anew() {
     let renderer = events(PROTOBUF);
     let object = stored(&renderer, &core_event());
-    let converted = renderer.resource.conversion.unwrap().from_stored.apply(&value(&object));
+    let converted = renderer.resource.to_version(value(&object));
     let expected = enveloped("events.orch.io/v1", "Event", &message("events.v1.Event", &converted));
     assert_eq!(body(renderer.object(&object, NOW).unwrap()), expected);
     assert!(object.protobuf.get().is_none(), "the cache is for the stored form");

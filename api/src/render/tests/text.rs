@@ -36,6 +36,7 @@ fn an_object_is_its_stored_bytes_behind_the_head() {
     let written = Written {
         json: object.json.clone(),
         stored: Some(object),
+        written_as: None,
         outcome: crate::pipeline::WriteOutcome::Created,
     };
     assert_eq!(text(renderer.written(&written, NOW).unwrap()), with_head(&canonical("a", 7)) + "\n");

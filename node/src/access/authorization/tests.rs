@@ -74,7 +74,7 @@ fn a_fault_of_a_webhook_is_told_by_its_field() {
             "request.user != 'a'",
             "request.who == ''",
             "authorizers[0].matchConditions[0].expression: Invalid value: \"request.who == ''\": compilation failed: \
-             undefined field 'who'",
+             ERROR: <input>:1:8: undefined field 'who'\n | request.who == ''\n | .......^",
         ),
         (
             "request.user != 'a'",

@@ -16,7 +16,7 @@ fn a_configuration_is_for_a_user_or_for_a_service_account() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn settings_that_exclude_each_other_are_refused() {
     for (arguments, expected) in [
         ("orch kubeconfig --out o", "<--user <NAME>|--service-account <NAMESPACE/NAME>>"),
         ("orch kubeconfig --user ann --out o", "--certs-dir"),

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_there_is_read_again_after_a_restart_and_sent_again_only_if_it_is_another() {
+    async fn a_copy_is_compared_again_after_a_restart_and_sent_again_only_if_it_differs() {
         let setting = Setting::new().await;
         let (backup, mut copied) = (setting.backup(1), None);
         setting.copy(&backup, &mut copied).await.unwrap();

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_removed_and_nothing_else() {
+    fn files_of_a_killed_process_are_removed_and_no_others() {
         let root = tempfile::tempdir().unwrap();
         let folder = Folder::new(root.path(), Names::of("a", "one"));
         let name = format!("{}20251129T101500Z.snapshot", folder.names.begin());

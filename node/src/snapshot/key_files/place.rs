@@ -83,7 +83,7 @@ pub(in crate::snapshot) fn place(
         false => {
             let lock = lock(&dir)?;
             require_same(bundle, &dir, name)?;
-            if let Some(difference) = differs_from_reissued(&dir, &member, port, now)? {
+            if let Some(difference) = differs_from_reissued(&dir, &member, port, brand, now)? {
                 return Err(made_for_others(&dir, &difference));
             }
             lock

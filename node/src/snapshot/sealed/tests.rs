@@ -17,7 +17,7 @@ fn open(file: &[u8], identities: &[Identity]) -> Result<Vec<u8>, SealedError> {
 }
 
 #[test]
-fn what_was_sealed_is_opened_by_each_key_and_by_no_other() {
+fn a_sealed_file_is_opened_by_each_key_and_by_no_other() {
     let keys: Vec<Identity> = (0..3).map(|_| Identity::generate().unwrap()).collect();
     let recipients = [keys[0].recipient(), keys[1].recipient()];
     for length in [0, 1, payload::CHUNK_BYTES - 1, payload::CHUNK_BYTES, payload::CHUNK_BYTES + 1, 200_000] {

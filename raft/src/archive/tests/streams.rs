@@ -24,7 +24,7 @@ fn a_stream_has_the_name_that_its_reader_finds_and_another_header_another_name()
 }
 
 #[test]
-fn what_is_sound_of_a_cut_file_ends_with_a_block_and_the_rest_makes_it_whole() {
+fn the_sound_part_of_a_cut_file_ends_with_a_block_and_the_rest_makes_it_whole() {
     let objects = some_objects();
     let file = write(&header(&objects), &objects, 1);
     let mut places = std::collections::BTreeSet::new();

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_read_is_taken_from_them_where_it_is_ours() {
+    fn files_that_others_could_read_are_closed_to_them_where_they_are_ours() {
         let root = tempfile::tempdir().unwrap();
         let (ours, theirs) = (root.path().join("ours"), root.path().join("theirs"));
         drop(lock(&ours).unwrap());

@@ -12,7 +12,7 @@ use crate::encoding::{FEATURE_LEVEL_MAX, ProposalId, decode_transaction, encode_
 use crate::fields::Fields;
 use crate::key::{Key, Revision};
 use crate::labels::Labels;
-use crate::object::Index;
+use crate::object::{Index, WrittenAs};
 use crate::transaction::{Condition, Operation, Put, Transaction};
 
 fn transaction() -> Transaction {
@@ -23,6 +23,7 @@ fn transaction() -> Transaction {
         fields: Fields::new([("spec.nodeName", "n1"), ("status.phase", "")]),
         owners: vec!["o".into(), "p".into()],
         terminating: true,
+        written_as: Some(Arc::new(WrittenAs { version: "v1".into(), definition: Revision(300) })),
     };
     // Long enough for lengths whose varint takes two bytes.
     let json = Bytes::from(format!("{}\"\"{}", "j".repeat(129), "j".repeat(69)));
@@ -163,7 +164,7 @@ proptest! {
 
     /// Members apply transactions that passed the check: decoding must neither fail nor lose a part.
     #[test]
-    fn what_passes_decodes_to_what_it_says(
+    fn entries_that_pass_the_check_decode_to_what_they_say(
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
         level in 0..=FEATURE_LEVEL_MAX,

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_three_is_wrong() {
+    fn a_member_of_three_that_differs_is_found() {
         let all = reports(&[(1, &[(256, 5)]), (2, &[(256, 8)]), (3, &[(256, 5)])]);
         let (set, revision) = ([voters(&[1, 2, 3])], Revision(256));
         assert_eq!(judge(1, &set, &all), Comparison::OthersDiffer { revision, members: voters(&[2]) });

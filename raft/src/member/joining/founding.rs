@@ -249,10 +249,3 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
 fn founder(peer: &Peer, directory: String) -> wire::Founder {
     wire::Founder { member: Some(peer_to_wire(peer)), directory }
 }
-
-/// The data directory that `founding` names for `node`.
-pub(crate) fn founding_disk(founding: Option<&wire::Founding>, node: NodeId) -> Option<&str> {
-    let is_node =
-        |founder: &&wire::Founder| founder.member.as_ref().is_some_and(|member| member.id == node.0);
-    founding?.founders.iter().find(is_node).map(|founder| founder.directory.as_str())
-}

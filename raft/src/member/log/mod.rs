@@ -8,6 +8,7 @@
 //! above the mark of the stored state is purged (that state trails memory, and a restart replays from the mark): a purge
 //! beyond the mark is postponed, and no caller waits for it.
 
+mod meta;
 mod meter;
 mod reader;
 mod tail;
@@ -23,6 +24,7 @@ use openraft::{EntryPayload, OptionalSend};
 use parking_lot::Mutex;
 use prost::Message;
 
+pub(crate) use self::meta::{LogError, read_meta};
 pub(crate) use self::meter::Meter;
 use self::tail::Tail;
 use crate::Runtime;
@@ -163,24 +165,6 @@ impl<R: Runtime, D: Disk> Log<R, D> {
         let save = |done| self.shared.disk.save_meta(MetaKey::Vote, bytes, Some(done));
         completed("save vote", save).await
     }
-}
-
-/// An error of reading the log.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum LogError {
-    #[error(transparent)]
-    Disk(#[from] DiskError),
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
-}
-
-/// Reads and decodes a metadata value beside the log; `None` where it was never written. `what` names it in errors.
-pub(crate) fn read_meta<M: Message + Default>(
-    disk: &impl Disk,
-    key: MetaKey,
-    what: &'static str,
-) -> Result<Option<M>, LogError> {
-    Ok(disk.meta(key)?.map(|bytes| decode(what, bytes)).transpose()?)
 }
 
 impl<R: Runtime, D: Disk> RaftLogStorage<Types<R>> for Log<R, D> {

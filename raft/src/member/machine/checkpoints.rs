@@ -6,13 +6,11 @@
 //! Invariant: checkpoints are equal on members that applied the same entries, however each came to its state: entry by
 //! entry, from its disk, or from a snapshot.
 
+mod taking;
+
 use std::collections::VecDeque;
 
-use prost::Message;
-
-use super::Writer;
 use crate::key::Revision;
-use crate::member::codec::stored_membership_to_wire;
 
 /// Entries between two checkpoints: at ten thousand entries a second forty checkpoints, each of them a few hundred
 /// nanoseconds.
@@ -41,33 +39,5 @@ impl Checkpoints {
             self.0.pop_front();
         }
         self.0.push_back(checkpoint);
-    }
-}
-
-impl Writer {
-    /// Keeps a checkpoint if the applied revision is a multiple of [`CHECKPOINT_EVERY`].
-    pub(super) fn note_checkpoint(&mut self) {
-        if self.state.applied().0.is_multiple_of(CHECKPOINT_EVERY) {
-            let checkpoint = self.checkpoint();
-            self.checkpoints.push(checkpoint);
-        }
-    }
-
-    /// The checkpoint at the applied revision.
-    fn checkpoint(&self) -> Checkpoint {
-        let membership = stored_membership_to_wire(&self.lineage.membership()).encode_to_vec();
-        let digest = self.state.fingerprint().with(&membership);
-        let changes = Some(self.state.digest_of_changes());
-        Checkpoint { revision: self.state.applied(), digest, changes }
-    }
-
-    /// The kept checkpoints and one at the applied revision, oldest first; empty before the first entry.
-    pub(super) fn all_checkpoints(&self) -> Vec<Checkpoint> {
-        let mut all: Vec<Checkpoint> = self.checkpoints.0.iter().copied().collect();
-        let is_kept = all.last().is_some_and(|newest| newest.revision == self.state.applied());
-        if self.lineage.last().is_some() && !is_kept {
-            all.push(self.checkpoint());
-        }
-        all
     }
 }

@@ -278,7 +278,7 @@ fn a_state_is_replaced_under_load_and_memory_stays_within_its_bounds() {
 
 /// A few large entries are as much work under the lock as many small ones.
 #[test]
-fn what_is_applied_under_the_lock_while_a_state_is_replaced_is_bounded_in_bytes() {
+fn entries_applied_under_the_lock_while_a_state_is_replaced_are_bounded_in_bytes() {
     const BODY_BYTES: usize = 100_000;
     let body = "x".repeat(BODY_BYTES);
     let large = |index: u64| {

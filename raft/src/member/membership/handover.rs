@@ -20,7 +20,7 @@ use crate::disk::Disk;
 use crate::member::consensus::Vote;
 use crate::member::core::{Core, within};
 use crate::member::joining::enrolment::Backing;
-use crate::member::reads::confirming::{hands_over, reign};
+use crate::member::reads::confirming::asking::{hands_over, reign};
 use crate::transport::{NodeId, Peer, Transport};
 
 /// How long a leader waits for its successor to take over.

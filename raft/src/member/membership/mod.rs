@@ -1,19 +1,20 @@
 //! Changes of the membership, and the way from one leader to the next.
 //!
-//!     change      an operator's request, made by the leader -> feasible, acquaintance: can it be committed?
+//!     change      an operator's request, made by the leader -> feasible, known_voters: can it be committed?
 //!     completion  the second step of a change that a lost leader left half done
 //!     handover    a leader gives the lead away; succession: a dead one is noticed
 //!
 //! Owns what the leader holds while the membership changes.
 
-pub(crate) mod acquaintance;
 pub(crate) mod change;
 mod completion;
 mod feasible;
 mod handover;
+pub(crate) mod known_voters;
 mod succession;
+mod voters_since;
 
-use self::acquaintance::VotersSince;
+use self::voters_since::VotersSince;
 
 /// The state of a leader while the membership changes.
 #[derive(Default)]

@@ -27,7 +27,7 @@ use crate::member::codec::{
 use crate::member::consensus::{LogId, Types};
 use crate::member::feature::FeatureLevel;
 use crate::member::old_disk::promises::Promises;
-use crate::member::trust::scrutiny::{Scrutinized, Scrutiny, is_within};
+use crate::member::trust::answer_checks::{Scrutinized, Scrutiny, is_within};
 use crate::transport::{Duplex, NodeId, Purpose, Transport};
 
 /// Frames under way on one stream: frames have up to 2 MiB, so more of them would only fill buffers.

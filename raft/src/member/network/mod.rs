@@ -42,7 +42,7 @@ use crate::member::holds::Holds;
 use crate::member::machine::SnapshotBody;
 use crate::member::old_disk::promises::Promises;
 use crate::member::old_disk::recall::Recollection;
-use crate::member::trust::scrutiny::{Scrutinized, Scrutiny};
+use crate::member::trust::answer_checks::{Scrutinized, Scrutiny};
 use crate::transport::{Peer, Purpose, Transport, TransportError};
 
 /// The parts of a member that all its links use.

@@ -30,7 +30,7 @@ fn an_applied_proposal_is_answered_once() {
 }
 
 #[test]
-fn what_a_later_term_has_not_met_is_sent_again_in_order() {
+fn proposals_that_a_later_term_has_not_met_are_sent_again_in_order() {
     let proposals = proposals();
     let made: Vec<_> = (0..3).map(|_| register(&proposals)).collect();
     assert_eq!(proposals.take(4, 2, 1000).len(), 2);
@@ -124,7 +124,7 @@ fn a_refused_proposal_ends_and_is_not_sent_again() {
 }
 
 #[test]
-fn what_members_could_not_apply_is_not_queued() {
+fn transactions_that_members_could_not_apply_are_not_queued() {
     let proposals = proposals();
     let put = crate::transaction::Put {
         key: crate::key::Key::new(&Arc::from("r"), "", "n").unwrap(),
@@ -167,7 +167,7 @@ fn a_batch_ends_at_its_bytes_but_has_one() {
 
 #[test]
 #[should_panic(expected = "a proposal that may be in the log is never sent again")]
-fn what_was_sent_is_not_taken_again() {
+fn sent_proposals_are_not_taken_again() {
     let proposals = proposals();
     let (sequence, _answer) = register(&proposals);
     proposals.take(1, 10, 1000);

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_restored_in_one_part_and_in_many() {
+    fn saved_objects_are_restored_in_one_part_and_in_many() {
         let records = records_of_state();
         let (saved, count) = (fingerprint(&records), records.len() as u64);
         for part_bytes in [1, 100, PART_BYTES] {

@@ -5,6 +5,7 @@
 
 mod gate;
 mod history;
+mod partial;
 mod snapshot;
 
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use tokio::sync::mpsc;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
 
+pub(crate) use self::partial::Partial;
+pub(crate) use self::snapshot::receive_pulled;
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::encoding::{check_format, decode};
@@ -33,8 +36,6 @@ use crate::member::network::{
 };
 use crate::member::trust::standing::Standing;
 use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
-
-pub(crate) use self::snapshot::{Partial, receive_pulled};
 
 /// The receiver of peers' frames, to which a transport's server delivers.
 pub(crate) struct Service<R: Runtime, D: Disk, T: Transport>(pub(crate) Arc<Core<R, D, T>>);

@@ -16,14 +16,15 @@ use wire::snapshot_answer::Outcome;
 use wire::snapshot_frame::Kind;
 
 use super::in_own_name;
+use super::partial::{Partial, Receiving};
 use crate::Runtime;
-use crate::disk::{Disk, Install, StateWrite};
-use crate::encoding::{DecodeError, check_format, decode, object_from_wire};
-use crate::member::agreement::serve_pull;
+use crate::disk::{Disk, Install};
+use crate::encoding::{DecodeError, check_format, decode};
+use crate::member::agreement::serving::serve_pull;
 use crate::member::codec::{Mark, required_vote, vote_to_wire};
 use crate::member::consensus::{Snapshot, SnapshotMeta, Vote};
 use crate::member::core::{Core, within};
-use crate::member::machine::{Restore, SnapshotBody};
+use crate::member::machine::SnapshotBody;
 use crate::state::State;
 use crate::transport::{Duplex, NodeId, Transport};
 
@@ -46,23 +47,6 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why a snapshot was not installed.
 type Refusal = String;
-
-/// The objects of a snapshot received so far.
-struct Receiving {
-    restore: Restore,
-    install: Box<dyn Install>,
-    objects: u64,
-    checksum: crc32fast::Hasher,
-}
-
-/// A snapshot whose stream has not ended, or broke.
-pub(crate) struct Partial {
-    /// The snapshot's mark, encoded. Streams with an equal mark carry the same snapshot.
-    mark: Bytes,
-    receiving: Receiving,
-    /// Rounds of compaction since its last stream broke; not counted while a stream is open.
-    looks: u32,
-}
 
 /// The sender of a state.
 #[derive(Clone, Copy)]
@@ -293,31 +277,4 @@ fn newer<R: Runtime, D: Disk, T: Transport>(
         core.fatal.report(&error);
     }
     text(error)
-}
-
-impl Receiving {
-    fn begin(install: Box<dyn Install>) -> Self {
-        Receiving { restore: Restore::default(), install, objects: 0, checksum: crc32fast::Hasher::new() }
-    }
-
-    fn add(&mut self, objects: wire::SnapshotObjects, frame: &[u8], reads: u32) -> Result<(), DecodeError> {
-        self.checksum.update(frame);
-        let mut writes = Vec::with_capacity(objects.objects.len());
-        for wire::SnapshotObject { resource, path, object } in objects.objects {
-            let object = object.ok_or_else(|| DecodeError::new("snapshot", "an object is missing"))?;
-            check_format("stored object", object.format, reads)?;
-            let record = Some(Bytes::from(object.encode_to_vec()));
-            self.restore.add_object(&resource, &path, object_from_wire(object)?)?;
-            writes.push(StateWrite { resource: resource.into(), path: path.into(), record });
-            self.objects += 1;
-        }
-        self.install.put(writes).map_err(|error| DecodeError::new("snapshot", error))
-    }
-
-    fn check(&self, end: &wire::SnapshotEnd) -> Result<(), Refusal> {
-        if self.objects == end.objects && self.checksum.clone().finalize() == end.checksum {
-            return Ok(());
-        }
-        Err(format!("the snapshot is damaged: {} of {} objects came", self.objects, end.objects))
-    }
 }

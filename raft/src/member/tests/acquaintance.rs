@@ -83,7 +83,7 @@ fn a_learner_that_became_a_voter_is_new_to_those_that_were_away() {
 /// The lagging voter answers heartbeats, but cannot receive the snapshot it needs: a slow network, or a disk without
 /// room for a second state.
 #[test]
-fn one_that_answers_and_lags_is_waited_for() {
+fn a_member_that_answers_and_lags_is_waited_for() {
     simulate(901, async {
         let mut cluster = with_small_logs().await;
         let lagging = 2;

@@ -48,7 +48,7 @@ fn the_only_voter_asks_nobody_until_there_are_others() {
 }
 
 #[test]
-fn what_was_acknowledged_before_a_restart_is_in_the_first_read_after_it() {
+fn writes_acknowledged_before_a_restart_are_in_the_first_read_after_it() {
     simulate(302, async {
         let mut cluster = Cluster::start(1).await;
         for i in 0..20 {

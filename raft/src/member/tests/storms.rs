@@ -91,7 +91,7 @@ async fn storm(seed: u64) -> usize {
 }
 
 #[test]
-fn what_was_acknowledged_survives_any_storm() {
+fn acknowledged_writes_survive_any_storm() {
     for seed in 100..103 {
         let written = simulate(seed, storm(seed));
         assert!(written > 200, "seed {seed}: a storm without load proves nothing: {written}");

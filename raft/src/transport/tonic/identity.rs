@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_is_malformed() {
+    fn bytes_that_are_no_certificate_are_malformed() {
         let error = peer_name_of(&CertificateDer::from(vec![0x30, 0x03, 1, 2]));
         assert!(matches!(error, Err(PeerNameError::Malformed(_))));
     }

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn one_name_does_not_fill_the_port() {
+    fn connections_of_a_single_name_do_not_fill_the_port() {
         let places = Places::default();
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         let mut held: Vec<_> = (0..CONNECTIONS_PER_NAME_MAX).map(|_| places.name(&a).unwrap()).collect();

@@ -321,7 +321,7 @@ async fn a_server_with_another_members_name_is_refused() {
 }
 
 #[tokio::test]
-async fn whoever_answers_is_good_enough_for_a_member_that_knows_no_name() {
+async fn any_answer_is_good_enough_for_a_member_that_knows_no_name() {
     let authority = Authority::new();
     let served = serve(authority.tls("a")).await;
     let joiner = TonicTransport::new(NodeId(3), authority.tls("j"), ClusterPin::default()).unwrap();
@@ -343,7 +343,7 @@ async fn frames_of_another_cluster_are_refused() {
 }
 
 #[tokio::test]
-async fn who_is_not_admitted_is_refused() {
+async fn a_peer_that_is_not_admitted_is_refused() {
     let authority = Authority::new();
     let served = serve(authority.tls("a")).await;
     assert_eq!(refusal(&transport(100, authority.tls("b")), &served).await, "b is not a member");

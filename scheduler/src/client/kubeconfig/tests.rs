@@ -127,7 +127,7 @@ fn programs_are_checked() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused() {
+fn settings_that_cannot_be_followed_are_refused() {
     let proxy = error("proxy-url: 'http://proxy:3128'", "");
     assert_eq!(proxy, "proxy-url is not supported: give an address that can be reached without a proxy");
     assert!(error("", "auth-provider: {name: oidc}").starts_with("auth-provider is not supported"));

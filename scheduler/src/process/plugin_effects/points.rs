@@ -83,7 +83,7 @@ fn the_weight_of_a_plugin_decides_between_two() {
 }
 
 #[test]
-fn what_is_not_prepared_or_written_has_no_effect() {
+fn plugins_without_anything_to_prepare_or_write_have_no_effect() {
     let mut named = pod("p", "", &[]);
     named.spec.as_mut().unwrap().affinity = Some(Affinity {
         node_affinity: Some(NodeAffinity {

@@ -403,7 +403,7 @@ fn an_update_in_flight_is_not_lost() {
 }
 
 #[test]
-fn what_a_pending_plugin_waited_for_skips_the_backoff() {
+fn an_event_that_a_pending_plugin_waits_for_skips_the_backoff() {
     let mut cluster = Cluster::new();
     cluster.add_shaped("a", 0, &with_port(80));
     cluster.pop();
@@ -414,7 +414,7 @@ fn what_a_pending_plugin_waited_for_skips_the_backoff() {
 }
 
 #[test]
-fn what_a_pending_plugin_waited_for_counts_in_flight_too() {
+fn events_that_a_pending_plugin_waits_for_count_in_flight_too() {
     let mut cluster = Cluster::new();
     cluster.add_shaped("a", 0, &with_port(80));
     cluster.pop();

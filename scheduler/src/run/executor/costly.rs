@@ -15,7 +15,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Nanoseconds of a step: the unit of `orch_rules::expression`.
+/// Nanoseconds of a step: the unit of `orch_expression`.
 const STEP_NS: u64 = 100;
 /// Time of one plan from which on its namespace is watched. Usual claims take some ten milliseconds on a thousand nodes.
 const COSTLY: Duration = Duration::from_millis(250);

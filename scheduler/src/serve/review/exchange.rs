@@ -48,7 +48,9 @@ async fn attempt(
             let value = serde_json::from_slice(&body).map_err(|error| format!("{status}: {error}"))?;
             return Ok((status, value));
         };
-        tokio::time::sleep(jittered(pause, ambient::rng().random())).await;
+        // Drawn before the wait: the thread's source may not go to another thread with the task.
+        let drawn = ambient::rng().random();
+        tokio::time::sleep(jittered(pause, drawn)).await;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -86,6 +86,8 @@ fn save(directory: &Path, path: &Path, text: &str, mode: u32) -> std::io::Result
     fs::create_dir_all(directory)?;
     let part = path.with_extension(format!("part-{}", std::process::id()));
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&part)?;
+    // The umask of this process leaves files to their owner alone: clients read the certificate.
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&part, path)

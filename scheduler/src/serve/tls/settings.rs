@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use orch_serving::stamps::{Stamp, stamps, stamps_at_start};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::{Ticketer, default_provider};
 use rustls::version::{TLS12, TLS13};
@@ -137,26 +138,25 @@ impl Tls {
     /// Reads the files again whenever one of them has changed, and never ends. A file that cannot be read is tried again
     /// at the next look.
     pub(in crate::serve) async fn follow(self) {
-        let mut seen = self.times();
+        let mut seen = self.stamped(stamps_at_start);
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let times = self.times();
-            if times != seen {
+            let now = self.stamped(stamps);
+            if now != seen {
                 tracing::info!("certificates have changed and are read again");
                 if self.reload() {
-                    seen = times;
+                    seen = now;
                 }
             }
         }
     }
 
-    /// When each file was last written; `None` for one that is not there.
-    fn times(&self) -> Vec<(PathBuf, Option<SystemTime>)> {
+    /// The files, each with its stamp. A look at a few inodes, once per `LOOK_EVERY`, is shorter than handing it to another thread.
+    pub(super) fn stamped(&self, stamps: impl FnOnce(&[PathBuf]) -> Vec<Stamp>) -> Vec<(PathBuf, Stamp)> {
         let clients = self.clients();
-        let files = self.resolver.files().chain(clients.files());
-        // A look at a few inodes, once per `LOOK_EVERY`, is shorter than handing it to another thread.
-        let time = |path: &PathBuf| std::fs::metadata(path).and_then(|data| data.modified()).ok();
-        files.map(|path| (path.clone(), time(path))).collect()
+        let files: Vec<PathBuf> = self.resolver.files().chain(clients.files()).cloned().collect();
+        let stamps = stamps(&files);
+        files.into_iter().zip(stamps).collect()
     }
 }
 

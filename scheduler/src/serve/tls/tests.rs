@@ -89,6 +89,24 @@ fn renewed_certificates_are_used_and_broken_ones_are_not() {
 }
 
 #[test]
+fn a_certificate_that_keeps_its_time_and_length_is_seen_to_be_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = pair(directory.path(), "old", &["localhost"]);
+    let resolver = Resolver::load(DefaultPair::Files { certificate: certificate.clone(), key }, Vec::new());
+    let clients = Clients::load(None, None, Vec::new()).unwrap();
+    let tls = Tls::new(&TlsOptions::default(), resolver.unwrap(), clients).unwrap();
+    let before = tls.stamped(orch_serving::stamps::stamps);
+    let modified = std::fs::metadata(&certificate).unwrap().modified().unwrap();
+    // The kernel's clock of files goes in steps.
+    while tls.stamped(orch_serving::stamps::stamps) == before {
+        let text = std::fs::read(&certificate).unwrap();
+        std::fs::write(&certificate, text).unwrap();
+        std::fs::File::options().append(true).open(&certificate).unwrap().set_modified(modified).unwrap();
+    }
+    assert_eq!(std::fs::metadata(&certificate).unwrap().modified().unwrap(), modified);
+}
+
+#[test]
 fn a_self_signed_pair_is_kept_in_its_directory() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();

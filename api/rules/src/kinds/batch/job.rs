@@ -10,7 +10,7 @@ use crate::kinds::batch::policy::default_failure_policy;
 use crate::kinds::batch::{validate_job_spec, warn_about_indexes};
 use crate::kinds::pod::warnings::warn_about_name;
 use crate::kinds::workload::{container_images, container_names, default_template, warn_about_spec};
-use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta, value_at};
 use crate::validate::metadata::immutable;
 use crate::validate::selector::{format_label_selector, selects, validate_label_selector};
 use crate::validate::tree::{
@@ -92,8 +92,11 @@ impl Strategy for Job {
         about_name.into_iter().chain(about_indexes).chain(warn_about_spec(context, old, new)).collect()
     }
 
-    fn field_values(&self, object: &Value) -> Vec<String> {
-        vec![object.at("status").int("succeeded").unwrap_or(0).to_string()]
+    fn field_value(&self, object: &Value, name: &str) -> String {
+        match name {
+            "status.successful" => object.at("status").int("succeeded").unwrap_or(0).to_string(),
+            name => value_at(object, name),
+        }
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

@@ -85,10 +85,6 @@ impl Strategy for CertificateSigningRequest {
         errors
     }
 
-    fn field_values(&self, object: &Value) -> Vec<String> {
-        vec![object.at("spec").text("signerName").to_owned()]
-    }
-
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         let spec = object.at("spec");
         let signer = match spec.text("signerName") {

@@ -229,5 +229,5 @@ fn tables_tell_the_state() {
         let row = KIND.table_row(&object, CONTEXT.now).unwrap();
         assert_eq!(row[2..], [json!("example.com/signer"), json!("ann"), json!("60m"), json!(expected)]);
     }
-    assert_eq!(KIND.field_values(&csr(json!({}))), ["example.com/signer"]);
+    assert_eq!(KIND.field_value(&csr(json!({})), "spec.signerName"), "example.com/signer");
 }

@@ -6,8 +6,8 @@ use orch_schema::value::Value;
 
 use super::{Stored, validate_list};
 use crate::expression::{
-    Allowance, DEVICE_SELECTOR_BYTES_MAX, DEVICE_SELECTOR_STEPS_MAX, DeviceSelector, Exhausted, Functions,
-    OBJECT_COMPILE_STEPS_MAX, Scope, Shape, check_device_selector,
+    Allowance, DEVICE_SELECTOR_BYTES_MAX, DEVICE_SELECTOR_STEPS_MAX, DeviceSelector, Exhausted,
+    OBJECT_COMPILE_STEPS_MAX, Type, check_device_selector,
 };
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors, Path};
@@ -15,81 +15,8 @@ use crate::validate::{FieldError, FieldErrors, Path};
 /// Most selectors of a request or class.
 const SELECTORS_MAX: usize = 32;
 
-const DEVICE: Shape = Shape::Object(&[
-    ("driver", Shape::Text),
-    ("attributes", Shape::Map),
-    ("capacity", Shape::Map),
-    ("allowMultipleAllocations", Shape::Bool),
-]);
-const SCOPE: &Scope = &[("device", DEVICE)];
-
-/// Functions over quantities, versions, addresses, times and texts beside those of the language.
-const FUNCTIONS: &Functions = &[
-    ("add", Shape::Any),
-    ("asApproximateFloat", Shape::Number),
-    ("asInteger", Shape::Number),
-    ("cidr", Shape::Any),
-    ("compareTo", Shape::Number),
-    ("containsCIDR", Shape::Bool),
-    ("containsIP", Shape::Bool),
-    ("decode", Shape::Any),
-    ("duration", Shape::Any),
-    ("encode", Shape::Text),
-    ("equivalent", Shape::Bool),
-    ("family", Shape::Number),
-    ("find", Shape::Text),
-    ("findAll", Shape::List),
-    ("format", Shape::Text),
-    ("getDate", Shape::Number),
-    ("getDayOfMonth", Shape::Number),
-    ("getDayOfWeek", Shape::Number),
-    ("getDayOfYear", Shape::Number),
-    ("getEscapedPath", Shape::Text),
-    ("getFullYear", Shape::Number),
-    ("getHost", Shape::Text),
-    ("getHostname", Shape::Text),
-    ("getHours", Shape::Number),
-    ("getMilliseconds", Shape::Number),
-    ("getMinutes", Shape::Number),
-    ("getMonth", Shape::Number),
-    ("getPort", Shape::Text),
-    ("getQuery", Shape::Map),
-    ("getScheme", Shape::Text),
-    ("getSeconds", Shape::Number),
-    ("includes", Shape::Bool),
-    ("intersects", Shape::Bool),
-    ("ip", Shape::Any),
-    ("isCIDR", Shape::Bool),
-    ("isCanonical", Shape::Bool),
-    ("isGlobalUnicast", Shape::Bool),
-    ("isGreaterThan", Shape::Bool),
-    ("isIP", Shape::Bool),
-    ("isInteger", Shape::Bool),
-    ("isLessThan", Shape::Bool),
-    ("isLinkLocalMulticast", Shape::Bool),
-    ("isLinkLocalUnicast", Shape::Bool),
-    ("isLoopback", Shape::Bool),
-    ("isQuantity", Shape::Bool),
-    ("isSemver", Shape::Bool),
-    ("isSorted", Shape::Bool),
-    ("isURL", Shape::Bool),
-    ("isUnspecified", Shape::Bool),
-    ("major", Shape::Number),
-    ("masked", Shape::Any),
-    ("max", Shape::Any),
-    ("min", Shape::Any),
-    ("minor", Shape::Number),
-    ("named", Shape::Any),
-    ("patch", Shape::Number),
-    ("prefixLength", Shape::Number),
-    ("quantity", Shape::Any),
-    ("semver", Shape::Any),
-    ("sub", Shape::Any),
-    ("sum", Shape::Any),
-    ("timestamp", Shape::Any),
-    ("url", Shape::Any),
-    ("validate", Shape::Any),
-];
+/// The most that the reference estimates for one evaluation.
+const DEVICE_SELECTOR_COST_MAX: u64 = 1_000_000;
 
 /// Told of an expression that takes too long to evaluate, or to compile, alone or with those of its object before it.
 const TOO_COMPLEX: &str = "too complex, exceeds cost limit";
@@ -107,7 +34,7 @@ impl ObjectAllowance {
     /// Checks a selector, and takes what that costs. `None` stands for an expression that does not compile within it.
     fn check(&self, source: &str) -> Option<Result<DeviceSelector, String>> {
         let mut allowance = self.0.get();
-        let checked = check_device_selector(source, SCOPE, FUNCTIONS, &mut allowance);
+        let checked = check_device_selector(source, &mut allowance);
         self.0.set(allowance);
         match checked {
             Ok(checked) => Some(checked.map_err(|error| error.to_string())),
@@ -145,12 +72,12 @@ fn validate_expression(source: &str, allowance: &ObjectAllowance, path: Path) ->
         return Some(FieldError::forbidden(path, TOO_COMPLEX));
     };
     let refused = match checked {
-        Ok(DeviceSelector { shape: Shape::Bool | Shape::Any, steps }) => {
-            let is_too_complex = steps > DEVICE_SELECTOR_STEPS_MAX;
+        Ok(DeviceSelector { result: Type::Bool | Type::Any | Type::Dyn, steps, cost }) => {
+            let is_too_complex = steps > DEVICE_SELECTOR_STEPS_MAX || cost > DEVICE_SELECTOR_COST_MAX;
             return is_too_complex.then(|| FieldError::forbidden(path, TOO_COMPLEX));
         }
-        Ok(DeviceSelector { shape: other, .. }) => {
-            format!("must evaluate to bool or the unknown type, not {}", other.name())
+        Ok(DeviceSelector { result, .. }) => {
+            format!("must evaluate to bool or the unknown type, not {result}")
         }
         Err(error) => error,
     };

@@ -61,10 +61,6 @@ impl Strategy for ResourceSlice {
         vec![format!("spec.driver: driver names should be lowercase; {shown} contains uppercase characters")]
     }
 
-    fn field_values(&self, object: &Value) -> Vec<String> {
-        ["nodeName", "driver"].map(|field| object.at("spec").text(field).to_owned()).to_vec()
-    }
-
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         let spec = object.at("spec");
         Some(vec![

@@ -202,7 +202,8 @@ fn a_slice_offers_devices_in_one_place() {
         json!(ResourceSlice.table_row(&object, CONTEXT.now)),
         json!(["n", "n", "d.io", "p", "<unknown>"])
     );
-    assert_eq!(ResourceSlice.field_values(&object), ["n", "d.io"]);
+    let values = ["spec.nodeName", "spec.driver"].map(|name| ResourceSlice.field_value(&object, name));
+    assert_eq!(values, ["n", "d.io"]);
 }
 
 #[test]

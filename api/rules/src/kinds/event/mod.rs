@@ -11,7 +11,7 @@ pub use convert::{from_events_v1, stored_field_label, to_events_v1};
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, NameRule, Strategy, age, object_meta, value_at};
 use crate::validate::metadata::{immutable, invalid_each};
 use crate::validate::tree::{Tree, is_unchanged};
 use crate::validate::{FieldError, FieldErrors, Path, names};
@@ -67,14 +67,14 @@ impl Strategy for Event {
         errors
     }
 
-    fn field_values(&self, object: &Value) -> Vec<String> {
-        let involved = object.at("involvedObject");
-        let fields = ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"];
-        let component = object.at("source").text("component");
-        let reporter = object.text("reportingComponent");
-        let source = if component.is_empty() { reporter } else { component };
-        let own = [object.text("reason"), reporter, source, object.text("type")];
-        fields.iter().map(|field| involved.text(field)).chain(own).map(str::to_owned).collect()
+    fn field_value(&self, object: &Value, name: &str) -> String {
+        match name {
+            "source" => match object.at("source").text("component") {
+                "" => object.text("reportingComponent").to_owned(),
+                component => component.to_owned(),
+            },
+            name => value_at(object, name),
+        }
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

@@ -43,7 +43,7 @@ pub use self::resources::is_extended;
 use self::spec::{Place, validate_only_pod, validate_pod_spec};
 use self::warnings::warn_about_pod;
 use crate::Action;
-use crate::kinds::{Cell, Context, NameRule, Strategy, object_meta};
+use crate::kinds::{Cell, Context, NameRule, Strategy, object_meta, value_at};
 use crate::validate::tree::{Tree, carry, child_mut, items_mut, set, set_default_text, unset};
 use crate::validate::{FieldError, FieldErrors, Path, names};
 
@@ -153,16 +153,16 @@ impl Strategy for Pod {
         about_name.into_iter().chain(about_pod).collect()
     }
 
-    fn field_values(&self, object: &Value) -> Vec<String> {
-        let (spec, status) = (object.at("spec"), object.at("status"));
-        let texts = ["nodeName", "restartPolicy", "schedulerName", "serviceAccountName"];
-        let mut values: Vec<String> = texts.into_iter().map(|field| spec.text(field).to_owned()).collect();
-        values.push(spec.flag("hostNetwork").to_string());
-        values.push(status.text("phase").to_owned());
-        let ip = status.items("podIPs").first().map_or(status.text("podIP"), |ip| ip.text("ip"));
-        values.extend([ip.to_owned(), ip.to_owned()]);
-        values.push(status.text("nominatedNodeName").to_owned());
-        values
+    fn field_value(&self, object: &Value, name: &str) -> String {
+        let status = object.at("status");
+        match name {
+            "spec.hostNetwork" => object.at("spec").flag("hostNetwork").to_string(),
+            "status.podIP" | "status.podIPs" => {
+                let ip = status.items("podIPs").first().map_or(status.text("podIP"), |ip| ip.text("ip"));
+                ip.to_owned()
+            }
+            name => value_at(object, name),
+        }
     }
 
     // A pod without a node, or one that has ended, is removed at once.

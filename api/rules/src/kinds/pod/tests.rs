@@ -231,8 +231,21 @@ fn label_keys_become_expressions() {
 #[test]
 fn selectable_fields_have_values() {
     let pod = created(&Pod, pod(json!({"nodeName": "n1", "hostNetwork": true})));
-    let values = Pod.field_values(&pod);
-    assert_eq!(values, ["n1", "Always", "default-scheduler", "", "true", "Pending", "", "", ""]);
+    for (name, value) in [
+        ("spec.nodeName", "n1"),
+        ("spec.restartPolicy", "Always"),
+        ("spec.schedulerName", "default-scheduler"),
+        ("spec.serviceAccountName", ""),
+        ("spec.hostNetwork", "true"),
+        ("status.phase", "Pending"),
+        ("status.podIP", ""),
+        ("status.podIPs", ""),
+        ("status.nominatedNodeName", ""),
+    ] {
+        assert_eq!(Pod.field_value(&pod, name), value, "{name}");
+    }
+    let with_address = json!({"status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.2"}]}});
+    assert_eq!(Pod.field_value(&with_address, "status.podIP"), "10.0.0.2");
     assert_eq!(Pod.warnings(&CONTEXT, None, &json!({"metadata": {"name": "a.b"}})).len(), 1);
     check_hostile(&Pod);
 }

@@ -102,11 +102,6 @@ impl Strategy for Service {
         if context.action == Action::Status { Vec::new() } else { spec::warnings(context, new) }
     }
 
-    fn field_values(&self, object: &Value) -> Vec<String> {
-        let spec = object.at("spec");
-        ["clusterIP", "type"].map(|field| spec.text(field).to_owned()).into()
-    }
-
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         let spec = object.at("spec");
         let address = spec.texts("clusterIPs").first().map_or("<none>", |first| *first);

@@ -8,7 +8,7 @@ use crate::kinds::workload::{
     container_images, container_names, default_template, validate_at_most, validate_counts,
     validate_same_selector, validate_selected_template, validate_selector, warn_about_workload,
 };
-use crate::kinds::{Cell, Context, Strategy, age, object_meta};
+use crate::kinds::{Cell, Context, Strategy, age, object_meta, value_at};
 use crate::validate::selector::format_label_selector;
 use crate::validate::tree::{Tree, child_mut, set_default};
 use crate::validate::{FieldErrors, Path};
@@ -53,8 +53,11 @@ impl Strategy for ReplicaSet {
         warn_about_workload(context, old, new)
     }
 
-    fn field_values(&self, object: &Value) -> Vec<String> {
-        vec![object.at("status").int("replicas").unwrap_or(0).to_string()]
+    fn field_value(&self, object: &Value, name: &str) -> String {
+        match name {
+            "status.replicas" => object.at("status").int("replicas").unwrap_or(0).to_string(),
+            name => value_at(object, name),
+        }
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

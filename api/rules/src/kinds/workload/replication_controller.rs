@@ -8,7 +8,7 @@ use crate::kinds::workload::replica_set::{replicas_row, validate_status};
 use crate::kinds::workload::{
     default_template, validate_counts, validate_keeps_running, validate_template, warn_about_workload,
 };
-use crate::kinds::{Cell, Context, NameRule, Strategy, object_meta};
+use crate::kinds::{Cell, Context, NameRule, Strategy, object_meta, value_at};
 use crate::validate::tree::{Tree, child_mut, existing_mut, set, set_default, shown_map};
 use crate::validate::{FieldError, FieldErrors, Path};
 
@@ -73,8 +73,11 @@ impl Strategy for ReplicationController {
         }
     }
 
-    fn field_values(&self, object: &Value) -> Vec<String> {
-        vec![object.at("status").int("replicas").unwrap_or(0).to_string()]
+    fn field_value(&self, object: &Value, name: &str) -> String {
+        match name {
+            "status.replicas" => object.at("status").int("replicas").unwrap_or(0).to_string(),
+            name => value_at(object, name),
+        }
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {

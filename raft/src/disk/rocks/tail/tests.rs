@@ -48,7 +48,7 @@ fn a_gap_between_files_that_was_durable_is_in_tables() {
 }
 
 #[test]
-fn what_a_later_stamp_calls_durable_is_not_cut() {
+fn records_that_a_later_stamp_calls_durable_are_not_cut() {
     let half = [&record(8, 6)[..300], &[0; 400]].concat();
     let (refused, sizes) = cut_logs(&[record(7, 5), half], &[record(9, 8)]);
     assert!(matches!(refused, Err(OpenError::Unreadable { .. })));

@@ -110,7 +110,7 @@ fn the_resource_with_most_pays_for_the_budget() {
 }
 
 #[test]
-fn what_belongs_to_another_state_is_ignored() {
+fn writes_of_another_generation_are_ignored() {
     let past = past();
     past.clear(Generation(4));
     past.add(NOW, vec![span("leases", 10, 20, 100)]);

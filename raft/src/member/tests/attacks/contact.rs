@@ -154,7 +154,7 @@ fn a_removed_voter_is_not_believed_by_another_certificate() {
 // Before: a follower counted as in touch although no other member followed its leader any more, and trusted its old log
 // for as long as that lasted.
 #[test]
-fn who_follows_a_leader_that_is_cut_off_is_in_touch_with_nobody() {
+fn a_member_that_follows_a_leader_that_is_cut_off_is_in_touch_with_nobody() {
     simulate(1074, async {
         let cluster = Cluster::start(5).await;
         known_everywhere(&cluster).await;

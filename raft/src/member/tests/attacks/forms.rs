@@ -107,7 +107,7 @@ fn last_term(cluster: &Cluster, n: usize) -> u64 {
 
 // Before: one warning for each transaction.
 #[test]
-fn what_a_member_forwards_and_cannot_be_read_does_not_fill_the_log() {
+fn forwarded_frames_that_cannot_be_read_do_not_fill_the_log() {
     use crate::warnings::counting::Warned;
     let warned = Warned::default();
     tracing::subscriber::with_default(warned.clone(), || {

@@ -72,7 +72,7 @@ fn a_learner_does_not_condemn_the_disk_of_every_member_that_restarts() {
 // Before: one answer of any peer that it was told to ask ended a member that waits for enrolment, and the third of
 // these lies marked its disk for ever.
 #[test]
-fn one_of_several_that_are_asked_keeps_nobody_out() {
+fn a_single_answer_of_several_keeps_no_peer_out() {
     let lies = [
         wire::IdentityResponse { removed: true, ..Default::default() },
         wire::IdentityResponse { directory: "another".into(), ..Default::default() },

@@ -3,28 +3,27 @@
 //! Built once when its slice is read, and lent to every evaluation. Attributes and capacities stand under their domain,
 //! which is the driver's where a name has none; a domain that the device has not is an empty map.
 
-use std::any::Any;
-use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use cel::ExecutionError;
-use cel::common::traits::{Container, Indexer, Iterable, Iterator, Sizer};
-use cel::common::types::{CelBool, CelInt, CelList, CelMap, CelMapKey, CelString, MAP_TYPE, Type};
-use cel::common::value::{CowVal, StaticVal, Val};
+use orch_expression::{Map, Members, Text, Val};
 use orch_rules::expression::DeviceBounds;
 use orch_schema::quantity::Quantity;
 use semver::Version;
 
-use super::quantity::CelQuantity;
-use super::version::CelVersion;
 use crate::api::resource::v1::{Device, DeviceAttribute};
 
 /// Bytes of texts below which devices count as alike.
 const TEXT_BYTES_LEAST: u64 = 64;
+/// Names of the members of a device.
+const MEMBERS: [&str; 4] = ["driver", "attributes", "capacity", "allowMultipleAllocations"];
 
 /// The value `device`.
 #[derive(Debug)]
 pub(in crate::plan::devices) struct DeviceObject {
-    value: CelMap<'static>,
+    driver: String,
+    attributes: Domains,
+    capacity: Domains,
+    takes_multiple: bool,
     bounds: DeviceBounds,
 }
 
@@ -40,28 +39,45 @@ impl DeviceObject {
         let mut capacity = Domains::default();
         for (name, one) in &device.capacity {
             let quantity = one.value.as_ref().and_then(|value| Quantity::parse(&value.string));
-            capacity.insert(driver, name, Box::new(CelQuantity(quantity.unwrap_or_default())));
+            capacity.insert(driver, name, Val::Quantity(quantity.unwrap_or_default()));
         }
-        let multiple = device.allow_multiple_allocations.unwrap_or(false);
-        let members: [(&str, Box<dyn Val>); 4] = [
-            ("driver", Box::new(CelString::from(driver.to_owned()))),
-            ("attributes", Box::new(attributes)),
-            ("capacity", Box::new(capacity)),
-            ("allowMultipleAllocations", Box::new(CelBool::from(multiple))),
-        ];
-        let members: HashMap<CelMapKey<'static>, Box<dyn Val>> =
-            members.into_iter().map(|(name, value)| (CelMapKey::from(name.to_owned()), value)).collect();
-        DeviceObject { value: CelMap::from(members), bounds: bounds(driver, device) }
+        DeviceObject {
+            driver: driver.to_owned(),
+            attributes,
+            capacity,
+            takes_multiple: device.allow_multiple_allocations.unwrap_or(false),
+            bounds: bounds(driver, device),
+        }
     }
 
-    /// What the variable stands for.
-    pub(super) fn value(&self) -> &CelMap<'static> {
-        &self.value
+    /// The value of the variable.
+    pub(super) fn value(&self) -> Val<'_> {
+        Val::Map(Map::Object(self))
     }
 
     /// How large the device is, rounded up, so that few different bounds are met.
     pub(super) fn bounds(&self) -> DeviceBounds {
         self.bounds
+    }
+}
+
+impl Members for DeviceObject {
+    fn find<'v>(&'v self, name: &str) -> Option<Val<'v>> {
+        match name {
+            "driver" => Some(Val::Text(Text::Borrowed(&self.driver))),
+            "attributes" => Some(Val::Map(Map::Object(&self.attributes))),
+            "capacity" => Some(Val::Map(Map::Object(&self.capacity))),
+            "allowMultipleAllocations" => Some(Val::Bool(self.takes_multiple)),
+            _ => None,
+        }
+    }
+
+    fn name(&self, at: usize) -> Option<&str> {
+        MEMBERS.get(at).copied()
+    }
+
+    fn len(&self) -> usize {
+        MEMBERS.len()
     }
 }
 
@@ -85,20 +101,14 @@ fn bounds(driver: &str, device: &Device) -> DeviceBounds {
 }
 
 /// The value of an attribute; `None` of one whose type is not known here.
-fn attribute_value(attribute: &DeviceAttribute) -> Option<Box<dyn Val>> {
-    let text = |text: &String| -> Box<dyn Val> { Box::new(CelString::from(text.clone())) };
-    let version = |text: &String| -> Option<Box<dyn Val>> {
-        let version = Version::parse(text).ok()?;
-        Some(Box::new(CelVersion(version)))
-    };
-    let number = |number: &i64| -> Box<dyn Val> { Box::new(CelInt::from(*number)) };
-    let truth = |truth: &bool| -> Box<dyn Val> { Box::new(CelBool::from(*truth)) };
-    let list = |values: Vec<Box<dyn Val>>| -> Box<dyn Val> { Box::new(CelList::from(values)) };
+fn attribute_value(attribute: &DeviceAttribute) -> Option<Val<'static>> {
+    let text = |text: &String| Val::text(text.as_str());
+    let version = |text: &String| Some(Val::Version(Arc::new(Version::parse(text).ok()?)));
     if let Some(value) = &attribute.int {
-        return Some(number(value));
+        return Some(Val::Int(*value));
     }
     if let Some(value) = &attribute.bool {
-        return Some(truth(value));
+        return Some(Val::Bool(*value));
     }
     if let Some(value) = &attribute.string {
         return Some(text(value));
@@ -107,129 +117,90 @@ fn attribute_value(attribute: &DeviceAttribute) -> Option<Box<dyn Val>> {
         return version(value);
     }
     if !attribute.ints.is_empty() {
-        return Some(list(attribute.ints.iter().map(number).collect()));
+        return Some(Val::list(attribute.ints.iter().copied().map(Val::Int).collect()));
     }
     if !attribute.bools.is_empty() {
-        return Some(list(attribute.bools.iter().map(truth).collect()));
+        return Some(Val::list(attribute.bools.iter().copied().map(Val::Bool).collect()));
     }
     if !attribute.strings.is_empty() {
-        return Some(list(attribute.strings.iter().map(text).collect()));
+        return Some(Val::list(attribute.strings.iter().map(text).collect()));
     }
     let versions: Option<Vec<_>> = attribute.versions.iter().map(version).collect();
-    versions.filter(|versions| !versions.is_empty()).map(list)
+    versions.filter(|versions| !versions.is_empty()).map(Val::list)
 }
 
-static DOMAINS: Type = MAP_TYPE;
-
-/// Values by domain and name.
+/// Values by domain and name, both in the order of their names.
 #[derive(Debug, Default)]
 struct Domains {
-    by_domain: BTreeMap<String, (CelString<'static>, CelMap<'static>)>,
-    none: CelMap<'static>,
+    domains: Vec<(String, Domain)>,
+    none: Domain,
 }
 
 impl Domains {
-    fn insert(&mut self, driver: &str, qualified: &str, value: Box<dyn Val>) {
+    fn insert(&mut self, driver: &str, qualified: &str, value: Val<'static>) {
         let (domain, name) = qualified.split_once('/').unwrap_or((driver, qualified));
-        let known = self.by_domain.remove(domain).map(|(_, members)| members).unwrap_or_default();
-        let mut members = known.into_inner();
-        members.insert(CelMapKey::from(name.to_owned()), value);
-        let key = CelString::from(domain.to_owned());
-        self.by_domain.insert(domain.to_owned(), (key, CelMap::from(members)));
+        let at = match self.place(domain) {
+            Ok(at) => at,
+            Err(at) => {
+                self.domains.insert(at, (domain.to_owned(), Domain::default()));
+                at
+            }
+        };
+        self.domains[at].1.insert(name, value);
     }
 
-    fn find(&self, key: &dyn Val) -> Option<&CelMap<'static>> {
-        self.by_domain.get(key.downcast_ref::<CelString>()?.inner()).map(|(_, members)| members)
-    }
-}
-
-impl Val for Domains {
-    fn get_type(&self) -> &Type {
-        &DOMAINS
-    }
-
-    fn cel_type() -> &'static Type {
-        &DOMAINS
-    }
-
-    fn as_container(&self) -> Option<&dyn Container> {
-        Some(self)
-    }
-
-    fn as_indexer<'b, 'v>(&'b self) -> Option<&'b (dyn Indexer + 'v)>
-    where
-        Self: 'v,
-    {
-        Some(self)
-    }
-
-    fn as_iterable<'b, 'v>(&'b self) -> Option<&'b (dyn Iterable + 'v)>
-    where
-        Self: 'v,
-    {
-        Some(self)
-    }
-
-    fn as_sizer(&self) -> Option<&dyn Sizer> {
-        Some(self)
-    }
-
-    fn clone_as_boxed<'v>(&self) -> Box<dyn Val + 'v> {
-        Box::new(Domains { by_domain: self.by_domain.clone(), none: CelMap::default() })
-    }
-
-    fn as_any(&self) -> Option<&dyn Any> {
-        Some(self)
+    fn place(&self, domain: &str) -> Result<usize, usize> {
+        self.domains.binary_search_by(|(known, _)| known.as_str().cmp(domain))
     }
 }
 
-impl StaticVal for Domains {}
+impl Members for Domains {
+    fn find<'v>(&'v self, name: &str) -> Option<Val<'v>> {
+        let found = self.place(name).map_or(&self.none, |at| &self.domains[at].1);
+        Some(Val::Map(Map::Object(found)))
+    }
 
-impl Container for Domains {
-    fn contains(&self, key: &dyn Val) -> Result<bool, ExecutionError> {
-        Ok(self.find(key).is_some())
+    fn has(&self, name: &str) -> bool {
+        self.place(name).is_ok()
+    }
+
+    fn name(&self, at: usize) -> Option<&str> {
+        self.domains.get(at).map(|(name, _)| name.as_str())
+    }
+
+    fn len(&self) -> usize {
+        self.domains.len()
     }
 }
 
-impl Indexer for Domains {
-    fn get<'b, 'v>(&'b self, key: &dyn Val) -> Result<CowVal<'b, 'v>, ExecutionError>
-    where
-        Self: 'v,
-    {
-        Ok(CowVal::Borrowed(self.find(key).unwrap_or(&self.none)))
+/// Values by name.
+#[derive(Debug, Default)]
+struct Domain(Vec<(String, Val<'static>)>);
+
+impl Domain {
+    fn insert(&mut self, name: &str, value: Val<'static>) {
+        match self.place(name) {
+            Ok(at) => self.0[at].1 = value,
+            Err(at) => self.0.insert(at, (name.to_owned(), value)),
+        }
     }
 
-    fn steal<'v>(self: Box<Self>, key: &dyn Val) -> Result<Box<dyn Val + 'v>, ExecutionError>
-    where
-        Self: 'v,
-    {
-        self.get(key).map(CowVal::into_owned)
-    }
-}
-
-impl Sizer for Domains {
-    fn size(&self) -> CelInt {
-        CelInt::from(i64::try_from(self.by_domain.len()).unwrap_or(i64::MAX))
+    fn place(&self, name: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|(known, _)| known.as_str().cmp(name))
     }
 }
 
-impl Iterable for Domains {
-    fn iter<'b, 'v>(&'b self) -> Box<dyn Iterator<'b, 'v> + 'b>
-    where
-        Self: 'v,
-    {
-        Box::new(DomainNames(self.by_domain.values()))
+impl Members for Domain {
+    fn find<'v>(&'v self, name: &str) -> Option<Val<'v>> {
+        let (_, value) = &self.0[self.place(name).ok()?];
+        Some(value.lent())
     }
-}
 
-/// The domains, one after the other.
-struct DomainNames<'b>(
-    std::collections::btree_map::Values<'b, String, (CelString<'static>, CelMap<'static>)>,
-);
+    fn name(&self, at: usize) -> Option<&str> {
+        self.0.get(at).map(|(name, _)| name.as_str())
+    }
 
-impl<'b, 'v> Iterator<'b, 'v> for DomainNames<'b> {
-    fn next(&mut self) -> Option<&'b (dyn Val + 'v)> {
-        let (name, _) = self.0.next()?;
-        Some(name)
+    fn len(&self) -> usize {
+        self.0.len()
     }
 }

@@ -8,17 +8,17 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use cel::IdedExpr;
+use orch_expression::{Ast, Program, device_selector_steps};
 use orch_rules::expression::{
-    Charge, DEVICE_SELECTOR_BYTES_MAX, DeviceBounds, Exhausted, PatternLimits, Patterns,
-    device_selector_steps, parse,
+    Charge, DEVICE_SELECTOR_BYTES_MAX, DeviceBounds, Exhausted, PatternLimits, device_scope,
 };
 use parking_lot::Mutex;
 
-use super::{DeviceObject, ENVIRONMENT};
+use super::DeviceObject;
 
-/// Bytes of a compiled expression for each of its text: `1+1` becomes three nodes of a hundred bytes and more.
-const PROGRAM_BYTES_PER_BYTE: usize = 256;
+/// Bytes of a compiled expression for each of its text: `1+1` becomes three nodes of a hundred bytes and more, once as it
+/// is written and once as it is evaluated.
+const PROGRAM_BYTES_PER_BYTE: usize = 384;
 /// Bytes of all compiled expressions that are kept: those of thousands of usual ones.
 const PROGRAM_BYTES_MAX: usize = 64 << 20;
 /// Kinds of devices for which the steps of an expression are remembered: clusters have a handful.
@@ -52,13 +52,6 @@ impl Selector {
     }
 }
 
-/// An expression that is ready for its evaluation.
-#[derive(Debug)]
-pub(super) struct Program {
-    pub(super) expression: IdedExpr,
-    pub(super) patterns: Patterns,
-}
-
 /// A compiled expression, or the reason why there is none.
 #[derive(Debug)]
 pub(in crate::plan::devices) struct Compiled {
@@ -73,7 +66,7 @@ impl Compiled {
     fn new(source: &str, charge: &mut dyn Charge) -> Result<Compiled, Exhausted> {
         let program = compile(source, charge)?;
         let bytes = source.len().saturating_mul(PROGRAM_BYTES_PER_BYTE);
-        let bytes = bytes.saturating_add(program.as_ref().map_or(0, |program| program.patterns.bytes()));
+        let bytes = bytes.saturating_add(program.as_ref().map_or(0, Program::pattern_bytes));
         Ok(Compiled { program, steps: Mutex::default(), bytes })
     }
 
@@ -89,8 +82,8 @@ impl Compiled {
         if let Some((_, steps)) = known.iter().find(|(known, _)| *known == bounds) {
             return *steps;
         }
-        let of_byte = |name: &str| program.patterns.steps_of_byte(name);
-        let steps = device_selector_steps(&program.expression, bounds, &of_byte);
+        let of_byte = |pattern: &str| program.steps_of_byte(pattern);
+        let steps = device_selector_steps(program.expression(), bounds, &of_byte);
         if known.len() >= BOUNDS_MAX {
             known.clear();
         }
@@ -103,12 +96,10 @@ fn compile(source: &str, charge: &mut dyn Charge) -> Result<Result<Program, Stri
     if source.len() > DEVICE_SELECTOR_BYTES_MAX {
         return Ok(Err(format!("the expression is longer than {DEVICE_SELECTOR_BYTES_MAX} bytes")));
     }
-    let mut expression = match parse(&ENVIRONMENT, source, charge)? {
-        Ok(expression) => expression,
-        Err(error) => return Ok(Err(error.to_string())),
-    };
-    let patterns = Patterns::compile_all(&mut expression, PatternLimits::STANDING, charge)?;
-    Ok(Ok(Program { expression, patterns }))
+    match Ast::check(source, device_scope(), charge)? {
+        Ok(ast) => Ok(Ok(ast.program(PatternLimits::STANDING, charge)?)),
+        Err(error) => Ok(Err(error.to_string())),
+    }
 }
 
 /// The compiled expressions that are kept, by their text.

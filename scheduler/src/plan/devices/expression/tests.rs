@@ -2,6 +2,8 @@
 
 mod growth;
 
+use std::sync::Arc;
+
 use orch_rules::expression::{Allowance, Exhausted};
 
 use super::*;
@@ -70,7 +72,7 @@ fn attributes_have_the_types_of_their_values() {
 }
 
 #[test]
-fn what_is_absent_can_be_guarded() {
+fn absent_members_can_be_guarded() {
     check("has(device.attributes['d.io'].model)", true);
     check("has(device.attributes['d.io'].none)", false);
     check("has(device.attributes['none.io'].model)", false);
@@ -86,7 +88,7 @@ fn what_is_absent_can_be_guarded() {
 }
 
 #[test]
-fn what_is_absent_and_not_guarded_is_an_error() {
+fn a_member_that_is_absent_and_not_guarded_is_an_error() {
     for source in ["device.attributes['d.io'].none == 'x'", "device.attributes['none.io'].model == 'x'"] {
         let told = evaluate(source).unwrap_err().to_string();
         assert!(told.starts_with("CEL runtime error: no such key: "), "{told}");
@@ -217,7 +219,8 @@ fn times_and_durations_are_values() {
         "timestamp(0) < 1",
     ] {
         let told = evaluate(source).unwrap_err();
-        assert!(matches!(told, SelectorError::Runtime(_)), "{source}: {told}");
+        // Literals are checked before the evaluation.
+        assert!(told.to_string().contains(" error: "), "{source}: {told}");
     }
 }
 
@@ -236,7 +239,7 @@ fn patterns_are_bounded_and_may_be_computed() {
             "device.driver.matches('a' + 'b'.replace('b', '0123456789').replace('', '01234567890123456789'))",
             "too large",
         ),
-        ("device.driver.matches(1)", "overload"),
+        ("device.driver.matches(dyn(1))", "overload"),
     ] {
         let told = evaluate(source).unwrap_err().to_string();
         assert!(told.starts_with("CEL runtime error: ") && told.contains(expected), "{source}: {told}");
@@ -246,15 +249,15 @@ fn patterns_are_bounded_and_may_be_computed() {
 #[test]
 fn a_pattern_is_compiled_once() {
     let compiled = compiled("device.driver.matches('a') || device.driver.matches('b') || 'b'.matches('b')");
-    let patterns = &compiled.program().unwrap().patterns;
-    assert!(patterns.find("@pattern1").is_some() && patterns.find("@pattern2").is_none());
+    assert_eq!(compiled.program().unwrap().patterns(), 2);
     let unknown = super::tests::compiled("device.driver.matches(device.driver)");
-    assert!(unknown.program().unwrap().patterns.find("@pattern0").is_none());
+    assert_eq!(unknown.program().unwrap().patterns(), 0);
 }
 
 #[test]
 fn reasons_of_failures_are_short() {
-    let told = evaluate(&format!("'{}' + 1 == 'x'", "\u{e9}".repeat(4000))).unwrap_err().to_string();
+    let long = format!("device.attributes['d.io']['{}'] == 'x'", "\u{e9}".repeat(4000));
+    let told = evaluate(&long).unwrap_err().to_string();
     assert!(told.len() < 600, "{}", told.len());
 }
 
@@ -313,7 +316,7 @@ fn faults_are_told_in_the_words_of_the_reference() {
         ("1 / (size(device.driver) - 4) == 0", "division by zero"),
         ("1 % (size(device.driver) - 4) == 0", "modulus by zero"),
         ("[1, 2][size(device.driver)] == 0", "index out of bounds: 4"),
-        ("math.abs(-9223372036854775808) == 0", "integer overflow"),
+        ("-int('-9223372036854775808') == 0", "integer overflow"),
     ] {
         assert_eq!(evaluate(source), Err(SelectorError::Runtime(words.to_owned())), "{source}");
     }

@@ -221,7 +221,7 @@ fn init_containers_use_the_devices_of_those_that_come_after_them() {
 }
 
 #[test]
-fn what_init_containers_need_beyond_is_asked_for_once() {
+fn amounts_of_init_containers_beyond_the_others_are_asked_for_once() {
     check(
         &[(Init, &[(GPU, "3")]), (Init, &[(GPU, "5")]), (Main, &[(GPU, "2")])],
         &["container-1-request-0: c*3", "container-2-request-0: c*2"],

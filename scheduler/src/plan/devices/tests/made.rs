@@ -63,7 +63,7 @@ fn on_node(claim: Option<&str>) -> PodClaims {
 }
 
 #[test]
-fn what_is_assumed_is_held_until_the_claim_says_so_itself() {
+fn assumed_devices_are_held_until_the_claim_names_them() {
     for claim_first in [true, false] {
         let mut cluster = cluster(&["d0"]);
         let allocation = fits(&cluster, &gpus("pod", "1"));
@@ -100,7 +100,7 @@ fn a_claim_of_an_attempt_that_failed_ends_no_assumption() {
 }
 
 #[test]
-fn what_was_assumed_for_a_pod_that_goes_is_free() {
+fn devices_assumed_for_a_pod_that_goes_are_free() {
     let mut cluster = cluster(&["d0"]);
     let allocation = fits(&cluster, &gpus("pod", "1"));
     cluster.devices.assume(&"uid-pod".into(), &allocation.results);

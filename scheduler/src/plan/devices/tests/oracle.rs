@@ -138,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn what_claims_hold_does_not_depend_on_the_order_of_events(
+    fn devices_that_claims_hold_do_not_depend_on_the_order_of_events(
         holders in prop::collection::vec((0..4_usize, 0..5_usize), 1..20)
     ) {
         // Claims come and go; a world that was told only the last state of each must look the same.

@@ -71,7 +71,7 @@ async fn another_writer_of_the_claim_is_met_by_looking_again() {
 }
 
 #[tokio::test]
-async fn what_was_reserved_is_given_back_when_the_pod_is_not_bound() {
+async fn reservations_are_given_back_when_the_pod_is_not_bound() {
     let (api, binder, mut job) = bench().await;
     put_claim(&api);
     api.plant("POST", "/binding", 1, Fault::Status(403, 0));

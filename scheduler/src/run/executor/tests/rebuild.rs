@@ -77,7 +77,7 @@ fn the_job_of_a_pod_that_is_gone_or_elsewhere_does_not_wait() {
 }
 
 #[test]
-fn what_was_known_is_forgotten_and_what_is_told_again_is_planned() {
+fn pods_known_before_are_forgotten_and_pods_told_again_are_planned() {
     let mut bench = Bench::with(&[("a", 2), ("gone", 1)]);
     bench.upsert(&on_node("old", "a"));
     for name in ["p", "q", "r"] {

@@ -269,7 +269,7 @@ fn a_pod_without_a_node_is_reported_once() {
 }
 
 #[test]
-fn what_the_status_says_already_is_not_written() {
+fn a_condition_that_the_status_has_already_is_not_written() {
     let mut bench = Bench::with(&[("a", 0)]);
     let mut told = pod("p");
     told.status.as_mut().unwrap().conditions.push(PodCondition {

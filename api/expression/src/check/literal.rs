@@ -1,0 +1,74 @@
+//! Types of literals of lists and maps, and literals that functions refuse. Parts of different types make `dyn`; where
+//! that is refused, [`super::mixed`] does it.
+
+use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr};
+
+use super::Checker;
+use crate::library::times;
+use crate::types::Type;
+
+impl<'a> Checker<'a> {
+    pub(super) fn list(&mut self, _id: u64, list: &'a ListExpr) -> Type {
+        let mut common = None;
+        let mut optional = list.optional_indices.iter().copied().peekable();
+        for (at, element) in list.elements.iter().enumerate() {
+            let mut found = self.check(element);
+            if optional.next_if_eq(&at).is_some() {
+                found = self.unwrapped(element, found);
+            }
+            common = Some(self.joined(common, found));
+        }
+        Type::list(common.unwrap_or_else(|| self.unknowns.add()))
+    }
+
+    pub(super) fn map(&mut self, map: &'a MapExpr) -> Type {
+        let (mut keys, mut values) = (None, None);
+        for entry in &map.entries {
+            let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
+            let key = self.check(&entry.key);
+            keys = Some(self.joined(keys, key));
+            let mut value = self.check(&entry.value);
+            if entry.optional {
+                value = self.unwrapped(&entry.value, value);
+            }
+            values = Some(self.joined(values, value));
+        }
+        let keys = keys.unwrap_or_else(|| self.unknowns.add());
+        Type::map(keys, values.unwrap_or_else(|| self.unknowns.add()))
+    }
+
+    /// The type inside of an optional one, for `[?a]` and `{?k: a}`.
+    fn unwrapped(&mut self, node: &IdedExpr, found: Type) -> Type {
+        match self.unknowns.known(&found) {
+            Type::Optional(value) => (*value).clone(),
+            other if other.is_dyn_or_error() => other,
+            other => {
+                let expected = Type::optional(other.clone());
+                let (expected, found) = (self.unknowns.resolved(&expected), self.unknowns.resolved(&other));
+                self.fault(node.id, format!("expected type '{expected}' but found '{found}'"));
+                Type::Error
+            }
+        }
+    }
+
+    /// The common type of the parts of a literal so far, and of the next one; `dyn` if there is none.
+    fn joined(&mut self, before: Option<Type>, next: Type) -> Type {
+        let Some(before) = before else { return next };
+        if self.unknowns.assign(&next, &before) {
+            return self.unknowns.more_general(before, next);
+        }
+        Type::Dyn
+    }
+
+    /// Refuses literals that a conversion would fail for in each evaluation. Patterns are compiled, and refused, later.
+    pub(super) fn check_literals(&mut self, call: &CallExpr) {
+        let (None, [argument]) = (&call.target, call.args.as_slice()) else { return };
+        let Expr::Literal(LiteralValue::String(text)) = &argument.expr else { return };
+        let fault = match call.func_name.as_str() {
+            "duration" if times::parse_duration(text.inner()).is_none() => "invalid duration argument",
+            "timestamp" if times::parse_timestamp(text.inner()).is_none() => "invalid timestamp argument",
+            _ => return,
+        };
+        self.fault(argument.id, fault.to_owned());
+    }
+}

@@ -1,0 +1,90 @@
+//! Literals of lists and maps whose parts have different types, which are refused.
+//!
+//! Owns that rule, which the reference applies to expressions that have no other fault: a part that is `dyn` differs from
+//! one that is not. The arguments of `format` are exempt, with the literals inside of them.
+
+use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, MapExpr};
+
+use super::Checked;
+use crate::types::Type;
+
+/// The faults of all literals of `node`, as numbers of nodes and texts. Its types are known.
+pub(super) fn faults(node: &IdedExpr, checked: &Checked) -> Vec<(u64, String)> {
+    let mut walk = Walk { checked, faults: Vec::new() };
+    walk.visit(node, false);
+    walk.faults
+}
+
+struct Walk<'c> {
+    checked: &'c Checked,
+    faults: Vec<(u64, String)>,
+}
+
+impl Walk<'_> {
+    /// Looks at `node` and all below it. `is_exempt`: it is an argument of `format`, or a part of one.
+    fn visit(&mut self, node: &IdedExpr, is_exempt: bool) {
+        match &node.expr {
+            Expr::Select(select) => self.visit(&select.operand, false),
+            Expr::Call(call) => {
+                let is_format = call.func_name == "format";
+                for part in call.target.as_deref().into_iter().chain(&call.args) {
+                    self.visit(part, is_format);
+                }
+            }
+            Expr::List(list) => self.list(list, is_exempt),
+            Expr::Map(map) => self.map(map, is_exempt),
+            Expr::Comprehension(one) => {
+                let parts = [&one.iter_range, &one.accu_init, &one.loop_cond, &one.loop_step, &one.result];
+                parts.into_iter().for_each(|part| self.visit(part, false));
+            }
+            Expr::Struct(_) | Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
+        }
+    }
+
+    /// Only the first part that differs is a fault.
+    fn list(&mut self, list: &ListExpr, is_exempt: bool) {
+        let mut optional = list.optional_indices.iter().copied().peekable();
+        let mut first = None;
+        let mut is_mixed = is_exempt;
+        for (at, element) in list.elements.iter().enumerate() {
+            self.visit(element, is_exempt);
+            let found = self.type_of(element, optional.next_if_eq(&at).is_some());
+            if !is_mixed {
+                is_mixed = self.differs(element, &mut first, found);
+            }
+        }
+    }
+
+    fn map(&mut self, map: &MapExpr, is_exempt: bool) {
+        let (mut keys, mut values) = (None, None);
+        for entry in &map.entries {
+            let EntryExpr::MapEntry(entry) = &entry.expr else { continue };
+            self.visit(&entry.key, is_exempt);
+            self.visit(&entry.value, is_exempt);
+            if !is_exempt {
+                let key = self.type_of(&entry.key, false);
+                self.differs(&entry.key, &mut keys, key);
+                let value = self.type_of(&entry.value, entry.optional);
+                self.differs(&entry.value, &mut values, value);
+            }
+        }
+    }
+
+    /// The type of a part of a literal: of an optional one, that of its value.
+    fn type_of(&self, node: &IdedExpr, is_optional: bool) -> Type {
+        match self.checked.type_of(node.id) {
+            Type::Optional(value) if is_optional => (*value).clone(),
+            found => found,
+        }
+    }
+
+    /// Whether `found` is another type than that of the first part, which is a fault.
+    fn differs(&mut self, node: &IdedExpr, first: &mut Option<Type>, found: Type) -> bool {
+        let expected = first.get_or_insert_with(|| found.clone());
+        if *expected == found {
+            return false;
+        }
+        self.faults.push((node.id, format!("expected type '{expected}' but found '{found}'")));
+        true
+    }
+}

@@ -1,0 +1,324 @@
+//! Evaluation of compiled expressions.
+//!
+//! Owns the walk over the tree, the order in which parts are evaluated, and faults on their way: `&&` and `||` forgive a
+//! fault that the other operand decides, `?:` evaluates one branch. Each node takes its cost from the run ([`meter`]),
+//! and a run that has none left ends at once. Frames are small: each kind of node has a function of its own, so that the
+//! deepest tree that compiles fits into the stack of a thread.
+
+mod fold;
+mod meter;
+
+use smallvec::SmallVec;
+
+pub(crate) use self::meter::Run;
+pub use self::meter::{Budget, Limits};
+use crate::cost;
+use crate::error::{EvaluationError, Failure, fault, no_overload};
+use crate::functions::Code;
+use crate::tree::{Append, Bind, Call, Entry, Insert, Item, Matches, Node, Select};
+use crate::value::{Key, MadeMap, Map, Val};
+
+/// A value, or the fault for which there is none.
+pub(crate) type Outcome<'v> = Result<Val<'v>, Failure>;
+
+/// Evaluates `node`.
+pub(crate) fn evaluate<'v>(run: &mut Run<'v>, node: &'v Node) -> Outcome<'v> {
+    run.tick(1)?;
+    match node {
+        Node::Constant(value) => Ok(value.lent()),
+        Node::Variable(at) => variable(run, *at),
+        Node::Local(at) => local(run, *at),
+        Node::Select(select) => member(run, select),
+        Node::Has(select) => has(run, select),
+        Node::OptionalSelect(select) => optional_member(run, select),
+        Node::And(parts) => logical(run, &parts.0, &parts.1, false),
+        Node::Or(parts) => logical(run, &parts.0, &parts.1, true),
+        Node::Conditional(parts) => conditional(run, parts),
+        Node::OptionalOr(parts) => optional_or(run, &parts.0, &parts.1),
+        Node::OptionalOrValue(parts) => optional_or_value(run, &parts.0, &parts.1),
+        Node::Call(call) => self::call(run, call),
+        Node::Matches(matches) => self::matches(run, matches),
+        Node::List(items) => list(run, items),
+        Node::Map(entries) => map(run, entries),
+        Node::Fold(one) => fold::fold(run, one),
+        Node::Bind(one) => bind(run, one),
+        Node::Append(one) => append(run, one),
+        Node::Insert(one) => insert(run, one),
+        Node::Merge(one) => merge(run, one),
+    }
+}
+
+fn variable<'v>(run: &mut Run<'v>, at: usize) -> Outcome<'v> {
+    run.charge(1)?;
+    match run.variables.get(at) {
+        Some(Some(value)) => Ok(value.clone()),
+        _ => Err(Box::new(EvaluationError::NoSuchAttribute(run.names.name(at).to_owned()))),
+    }
+}
+
+fn local<'v>(run: &mut Run<'v>, at: usize) -> Outcome<'v> {
+    run.charge(1)?;
+    run.slots[at].clone()
+}
+
+#[inline(never)]
+fn member<'v>(run: &mut Run<'v>, select: &'v Select) -> Outcome<'v> {
+    let operand = evaluate(run, &select.operand)?;
+    run.charge(1)?;
+    match operand {
+        Val::Map(map) => map.member(&select.field).ok_or_else(|| no_such_key(&select.field)),
+        Val::Optional(None) => Ok(Val::NONE),
+        Val::Optional(Some(value)) => optional_of(&value, &select.field),
+        _ => Err(no_overload()),
+    }
+}
+
+fn no_such_key(name: &str) -> Failure {
+    Box::new(EvaluationError::NoSuchKey(name.to_owned()))
+}
+
+/// The member `name` of `value`, as an optional.
+fn optional_of<'v>(value: &Val<'v>, name: &str) -> Outcome<'v> {
+    match value {
+        Val::Map(map) if !map.has_member(name) => Ok(Val::NONE),
+        Val::Map(map) => Ok(map.member(name).map_or(Val::NONE, Val::some)),
+        _ => Err(no_overload()),
+    }
+}
+
+#[inline(never)]
+fn has<'v>(run: &mut Run<'v>, select: &'v Select) -> Outcome<'v> {
+    match evaluate(run, &select.operand)? {
+        Val::Map(map) => Ok(Val::Bool(map.has_member(&select.field))),
+        Val::Optional(None) => Ok(Val::Bool(false)),
+        Val::Optional(Some(value)) => match &*value {
+            Val::Map(map) => Ok(Val::Bool(map.has_member(&select.field))),
+            _ => Err(no_overload()),
+        },
+        _ => Err(no_overload()),
+    }
+}
+
+#[inline(never)]
+fn optional_member<'v>(run: &mut Run<'v>, select: &'v Select) -> Outcome<'v> {
+    let operand = evaluate(run, &select.operand)?;
+    run.charge(1)?;
+    match operand {
+        Val::Optional(None) => Ok(Val::NONE),
+        Val::Optional(Some(value)) => optional_of(&value, &select.field),
+        other => optional_of(&other, &select.field),
+    }
+}
+
+/// `&&` and `||`: `decides` is the value that one operand decides by.
+#[inline(never)]
+fn logical<'v>(run: &mut Run<'v>, one: &'v Node, other: &'v Node, decides: bool) -> Outcome<'v> {
+    let first = truth(evaluate(run, one));
+    match first {
+        Ok(truth) if truth == decides => return Ok(Val::Bool(decides)),
+        Err(failure) if *failure == EvaluationError::Cost => return Err(failure),
+        _ => {}
+    }
+    match truth(evaluate(run, other)) {
+        Ok(truth) if truth == decides => Ok(Val::Bool(decides)),
+        Err(failure) if *failure == EvaluationError::Cost => Err(failure),
+        second => first.and(second).map(Val::Bool),
+    }
+}
+
+fn truth(outcome: Outcome<'_>) -> Result<bool, Failure> {
+    outcome?.as_bool().ok_or_else(no_overload)
+}
+
+#[inline(never)]
+fn conditional<'v>(run: &mut Run<'v>, parts: &'v [Node; 3]) -> Outcome<'v> {
+    let holds = truth(evaluate(run, &parts[0]))?;
+    evaluate(run, &parts[if holds { 1 } else { 2 }])
+}
+
+#[inline(never)]
+fn optional_or<'v>(run: &mut Run<'v>, one: &'v Node, other: &'v Node) -> Outcome<'v> {
+    let first = evaluate(run, one)?;
+    run.charge(1)?;
+    match first {
+        Val::Optional(None) => match evaluate(run, other)? {
+            second @ Val::Optional(_) => Ok(second),
+            _ => Err(no_overload()),
+        },
+        Val::Optional(Some(_)) => Ok(first),
+        _ => Err(no_overload()),
+    }
+}
+
+#[inline(never)]
+fn optional_or_value<'v>(run: &mut Run<'v>, one: &'v Node, other: &'v Node) -> Outcome<'v> {
+    let first = evaluate(run, one)?;
+    run.charge(1)?;
+    match first {
+        Val::Optional(None) => evaluate(run, other),
+        Val::Optional(Some(value)) => Ok((*value).clone()),
+        _ => Err(no_overload()),
+    }
+}
+
+#[inline(never)]
+fn call<'v>(run: &mut Run<'v>, call: &'v Call) -> Outcome<'v> {
+    let mut arguments: SmallVec<[Val<'v>; 3]> = SmallVec::new();
+    for argument in &call.arguments {
+        let value = match evaluate(run, argument) {
+            Ok(value) => value,
+            Err(failure) => return forgive(run, call, failure),
+        };
+        arguments.push(value);
+    }
+    let result = (call.code)(run, &arguments)?;
+    let cost = cost::actual(call.price, &arguments, &result);
+    run.charge(cost)?;
+    Ok(result)
+}
+
+/// A fault in an argument is that of the call, but for the condition of a loop, which goes on behind a fault.
+fn forgive<'v>(run: &mut Run<'v>, call: &Call, failure: Failure) -> Outcome<'v> {
+    let is_condition = std::ptr::fn_addr_eq(call.code, crate::library::logic::not_strictly_false as Code);
+    if !is_condition || *failure == EvaluationError::Cost {
+        return Err(failure);
+    }
+    run.charge(1)?;
+    Ok(Val::Bool(true))
+}
+
+#[inline(never)]
+fn matches<'v>(run: &mut Run<'v>, one: &'v Matches) -> Outcome<'v> {
+    let text = evaluate(run, &one.text)?;
+    let Val::Text(text) = &text else { return Err(no_overload()) };
+    let standing = &run.patterns[one.pattern];
+    run.charge(cost::of_match(text, &standing.source))?;
+    let pattern = match &standing.compiled {
+        Ok(pattern) => pattern,
+        Err(reason) => return Err(fault(reason.to_string())),
+    };
+    run.match_steps(crate::pattern::steps(pattern.steps_of_byte(), crate::length(text.len())))?;
+    Ok(Val::Bool(pattern.is_match(text)))
+}
+
+#[inline(never)]
+fn list<'v>(run: &mut Run<'v>, items: &'v [Item]) -> Outcome<'v> {
+    run.make_values(items.len())?;
+    let mut values = Vec::with_capacity(items.len());
+    for item in items {
+        let value = evaluate(run, &item.value)?;
+        if !item.is_optional {
+            values.push(value);
+            continue;
+        }
+        match value {
+            Val::Optional(None) => {}
+            Val::Optional(Some(value)) => values.push((*value).clone()),
+            _ => return Err(no_overload()),
+        }
+    }
+    run.charge(cost::LIST)?;
+    Ok(Val::list(values))
+}
+
+#[inline(never)]
+fn map<'v>(run: &mut Run<'v>, entries: &'v [Entry]) -> Outcome<'v> {
+    run.make_values(entries.len().saturating_mul(4))?;
+    let mut made = MadeMap::default();
+    for entry in entries {
+        let key = evaluate(run, &entry.key)?;
+        let mut value = evaluate(run, &entry.value)?;
+        if entry.is_optional {
+            value = match value {
+                Val::Optional(None) => continue,
+                Val::Optional(Some(value)) => (*value).clone(),
+                _ => return Err(no_overload()),
+            };
+        }
+        if matches!(key, Val::Double(_)) {
+            return Err(fault("unsupported key type"));
+        }
+        let key = Key::of(&key).ok_or_else(|| fault("unsupported key type"))?;
+        if let Err(key) = made.insert(key, value) {
+            return Err(fault(format!("Failed with repeated key: {}", key.value())));
+        }
+    }
+    run.charge(cost::MAP)?;
+    Ok(Val::map(made))
+}
+
+#[inline(never)]
+fn bind<'v>(run: &mut Run<'v>, one: &'v Bind) -> Outcome<'v> {
+    let value = evaluate(run, &one.value);
+    if let Err(failure) = &value
+        && **failure == EvaluationError::Cost
+    {
+        return value;
+    }
+    run.slots[one.place] = value;
+    let result = evaluate(run, &one.result);
+    run.slots[one.place] = Ok(Val::Null);
+    result
+}
+
+/// `@result + [item]`: costs a name, a list of one, and a sum.
+#[inline(never)]
+fn append<'v>(run: &mut Run<'v>, one: &'v Append) -> Outcome<'v> {
+    let item = evaluate(run, &one.item)?;
+    run.charge(2 + cost::LIST)?;
+    run.make_values(2)?;
+    match std::mem::replace(&mut run.slots[one.accumulator], Ok(Val::Null))? {
+        Val::List(list) => {
+            let mut items = list.into_items();
+            items.push(item);
+            Ok(Val::list(items))
+        }
+        _ => Err(no_overload()),
+    }
+}
+
+/// Values that count for an entry of a map: key, value, and its place.
+const ENTRY_VALUES: usize = 4;
+
+#[inline(never)]
+fn insert<'v>(run: &mut Run<'v>, one: &'v Insert) -> Outcome<'v> {
+    let key = evaluate(run, &one.key)?;
+    let value = evaluate(run, &one.value)?;
+    run.charge(2)?;
+    let key = Key::of(&key).ok_or_else(|| fault("unsupported key type"))?;
+    grow(run, one.accumulator, [(key, value)])
+}
+
+#[inline(never)]
+fn merge<'v>(run: &mut Run<'v>, one: &'v Append) -> Outcome<'v> {
+    let Val::Map(entries) = evaluate(run, &one.item)? else { return Err(no_overload()) };
+    run.charge(2)?;
+    let entries: Option<Vec<_>> =
+        entries.iter().map(|(key, value)| Key::of(&key).map(|key| (key, value))).collect();
+    grow(run, one.accumulator, entries.ok_or_else(|| fault("unsupported key type"))?)
+}
+
+/// The map in the slot `accumulator` with these entries.
+fn grow<'v>(
+    run: &mut Run<'v>,
+    accumulator: usize,
+    entries: impl IntoIterator<Item = (Key<'v>, Val<'v>)>,
+) -> Outcome<'v> {
+    let mut made = match std::mem::replace(&mut run.slots[accumulator], Ok(Val::Null))? {
+        Val::Map(Map::Made(map)) => std::sync::Arc::unwrap_or_clone(map),
+        _ => return Err(no_overload()),
+    };
+    for (key, value) in entries {
+        run.make_values(ENTRY_VALUES)?;
+        if let Err(key) = made.insert(key, value) {
+            return Err(fault(format!("insert failed: key {} already exists", key.value())));
+        }
+    }
+    Ok(Val::map(made))
+}
+
+/// What `code` makes of the literal `value`, if it has a value for it.
+pub(crate) fn fold_constant(code: Code, value: &Val<'static>) -> Option<Val<'static>> {
+    let mut run = Run::of_constant();
+    code(&mut run, std::slice::from_ref(value)).ok()
+}

@@ -1,0 +1,94 @@
+//! Elements of lists and maps: `a[i]`, `a[?i]`, `in`, `size`.
+
+use crate::error::{EvaluationError, Failure, fault, no_overload};
+use crate::evaluate::{Outcome, Run};
+use crate::value::{Key, List, Map, Val};
+
+/// The place that `index` names in a list of `length` items; numbers of all types count as their integer.
+fn place(index: &Val<'_>) -> Result<Option<usize>, Failure> {
+    match index {
+        Val::Int(number) => Ok(usize::try_from(*number).ok()),
+        Val::Uint(number) => Ok(usize::try_from(*number).ok()),
+        Val::Double(number) => match Key::of(&Val::Double(*number)) {
+            Some(Key::Int(whole)) => Ok(usize::try_from(whole).ok()),
+            _ => Err(fault(format!("unsupported index value: {number}"))),
+        },
+        _ => Err(no_overload()),
+    }
+}
+
+fn item<'v>(list: &List<'v>, index: &Val<'v>) -> Result<Option<Val<'v>>, Failure> {
+    Ok(place(index)?.and_then(|at| list.get(at)))
+}
+
+fn entry<'v>(map: &Map<'v>, key: &Val<'v>) -> Result<Option<Val<'v>>, Failure> {
+    match key {
+        Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Text(_) => Ok(map.find(key)),
+        _ => Err(no_overload()),
+    }
+}
+
+fn no_such_key(key: &Val<'_>) -> Failure {
+    Box::new(EvaluationError::NoSuchKey(key.to_string()))
+}
+
+pub(crate) fn index<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
+    match arguments {
+        [Val::List(list), index] => {
+            item(list, index)?.ok_or_else(|| fault(format!("index out of bounds: {index}")))
+        }
+        [Val::Map(map), key] => entry(map, key)?.ok_or_else(|| no_such_key(key)),
+        [Val::Optional(None), _] => Ok(Val::NONE),
+        [Val::Optional(Some(value)), key] => optional(value, key),
+        _ => Err(no_overload()),
+    }
+}
+
+fn optional<'v>(value: &Val<'v>, key: &Val<'v>) -> Outcome<'v> {
+    let found = match value {
+        Val::List(list) => item(list, key)?,
+        Val::Map(map) if map.has(key) => entry(map, key)?,
+        Val::Map(_) => None,
+        _ => return Err(no_overload()),
+    };
+    Ok(found.map_or(Val::NONE, Val::some))
+}
+
+pub(crate) fn optional_index<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
+    match arguments {
+        [Val::Optional(None), _] => Ok(Val::NONE),
+        [Val::Optional(Some(value)), key] => optional(value, key),
+        [value, key] => optional(value, key),
+        _ => Err(no_overload()),
+    }
+}
+
+pub(crate) fn contained<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
+    match arguments {
+        [wanted, Val::List(list)] => {
+            for item in list.iter() {
+                run.tick(1)?;
+                if run.equal(&item, wanted)? {
+                    return Ok(Val::Bool(true));
+                }
+            }
+            Ok(Val::Bool(false))
+        }
+        [key, Val::Map(map)] => Ok(Val::Bool(map.has(key))),
+        _ => Err(no_overload()),
+    }
+}
+
+pub(crate) fn size<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
+    let size = match arguments {
+        [Val::Text(text)] => {
+            run.read_bytes(text.len())?;
+            text.chars().count()
+        }
+        [Val::Bytes(bytes)] => bytes.len(),
+        [Val::List(list)] => list.len(),
+        [Val::Map(map)] => map.len(),
+        _ => return Err(no_overload()),
+    };
+    Ok(Val::Int(i64::try_from(size).unwrap_or(i64::MAX)))
+}

@@ -1,0 +1,64 @@
+//! Functions over lists of ordered values: `isSorted`, `sum`, `min`, `max`.
+
+use std::cmp::Ordering;
+
+use crate::error::{Failure, fault, no_overload};
+use crate::evaluate::{Outcome, Run};
+use crate::library::{numbers, order};
+use crate::value::{List, Val, compare};
+
+fn list<'a, 'v>(run: &mut Run<'v>, arguments: &'a [Val<'v>]) -> Result<&'a List<'v>, Failure> {
+    let [Val::List(list)] = arguments else { return Err(no_overload()) };
+    run.tick(crate::length(list.len()))?;
+    Ok(list)
+}
+
+pub(crate) fn is_sorted<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
+    let list = list(run, arguments)?;
+    let mut before: Option<Val<'v>> = None;
+    for item in list.iter() {
+        if let Some(before) = before {
+            let pair = [before, item.clone()];
+            if let Val::Bool(true) = order::greater(run, &pair)? {
+                return Ok(Val::Bool(false));
+            }
+        }
+        before = Some(item);
+    }
+    Ok(Val::Bool(true))
+}
+
+/// The sum; of an empty list the zero of integers, whose type the language converts.
+pub(crate) fn sum<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
+    let list = list(run, arguments)?;
+    let mut items = list.iter();
+    let Some(mut sum) = items.next() else { return Ok(Val::Int(0)) };
+    if !matches!(sum, Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Duration(_)) {
+        return Err(no_overload());
+    }
+    for item in items {
+        sum = numbers::add(run, &[sum, item])?;
+    }
+    Ok(sum)
+}
+
+fn extreme<'v>(run: &mut Run<'v>, arguments: &[Val<'v>], name: &str, wanted: Ordering) -> Outcome<'v> {
+    let list = list(run, arguments)?;
+    let mut items = list.iter();
+    let mut found = items.next().ok_or_else(|| fault(format!("{name} called on empty list")))?;
+    for item in items {
+        let order = compare(&item, &found).ok_or_else(no_overload)?;
+        if order == Some(wanted) {
+            found = item;
+        }
+    }
+    Ok(found)
+}
+
+pub(crate) fn min<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
+    extreme(run, arguments, "min", Ordering::Less)
+}
+
+pub(crate) fn max<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
+    extreme(run, arguments, "max", Ordering::Greater)
+}

@@ -1,0 +1,161 @@
+//! Programs: expressions that are ready for their evaluation.
+//!
+//! Owns the way from a text to a program, with its price, and the evaluation within its limits.
+
+use std::fmt;
+
+use cel::IdedExpr;
+
+use crate::allowance::{Charge, Exhausted};
+use crate::check::{Checked, check};
+use crate::compile::compile;
+use crate::cost::{Estimate, Sizes, estimate};
+use crate::error::{CompileError, EvaluationError};
+use crate::evaluate::{Budget, Limits, Run, evaluate};
+use crate::parse::{Parsed, parse};
+use crate::pattern::PatternLimits;
+use crate::reads::reads;
+use crate::scope::Scope;
+use crate::tree::{Node, Standing};
+use crate::types::Type;
+use crate::value::Val;
+
+/// A checked expression, before its patterns are compiled.
+#[derive(Debug)]
+pub struct Ast {
+    parsed: Parsed,
+    checked: Checked,
+    scope: Scope,
+}
+
+/// An expression that is ready for its evaluation.
+pub struct Program {
+    root: Node,
+    patterns: Vec<Standing>,
+    scope: Scope,
+    slots: usize,
+    result: Type,
+    source: Box<str>,
+    expression: IdedExpr,
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Program").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl Ast {
+    /// Parses and checks `source` against `scope`, and charges for it.
+    ///
+    /// # Errors
+    /// The outer one: the steps are not left. The inner one: it is no expression, nests too deeply, or does not pass the
+    /// check.
+    pub fn check(
+        source: &str,
+        scope: &Scope,
+        charge: &mut dyn Charge,
+    ) -> Result<Result<Ast, CompileError>, Exhausted> {
+        let parsed = match parse(source, scope.libraries(), charge)? {
+            Ok(parsed) => parsed,
+            Err(error) => return Ok(Err(error)),
+        };
+        let checked = match check(&parsed, scope) {
+            Ok(checked) => checked,
+            Err(error) => return Ok(Err(error)),
+        };
+        Ok(Ok(Ast { parsed, checked, scope: scope.clone() }))
+    }
+
+    /// The type of the value.
+    pub fn result(&self) -> &Type {
+        self.checked.result.as_ref().unwrap_or(&Type::Dyn)
+    }
+
+    /// The tree as it is written, with its macros expanded.
+    pub fn expression(&self) -> &IdedExpr {
+        &self.parsed.expression
+    }
+
+    /// What an evaluation may cost, for variables of these sizes.
+    pub fn estimate(&self, sizes: &dyn Sizes) -> Estimate {
+        estimate(&self.parsed.expression, &self.checked, sizes)
+    }
+
+    /// The program, with its patterns compiled within `limits`; they are charged for.
+    ///
+    /// # Errors
+    /// The steps are not left.
+    pub fn program(self, limits: PatternLimits, charge: &mut dyn Charge) -> Result<Program, Exhausted> {
+        let (root, patterns) = compile(&self.parsed.expression, &self.checked, limits, charge)?;
+        let result = self.result().clone();
+        let slots = self.checked.locals_max;
+        let source = self.parsed.source().into();
+        let expression = self.parsed.expression;
+        Ok(Program { root, patterns, scope: self.scope, slots, result, source, expression })
+    }
+}
+
+impl Program {
+    /// The text.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The tree as it is written, with its macros expanded.
+    pub fn expression(&self) -> &IdedExpr {
+        &self.expression
+    }
+
+    /// Whether the expression reads `variable.member`, or tests for it.
+    pub fn reads(&self, variable: &str, member: &str) -> bool {
+        reads(&self.expression, variable, member)
+    }
+
+    /// The type of the value.
+    pub fn result(&self) -> &Type {
+        &self.result
+    }
+
+    /// The first pattern that cannot be used, as a fault of compiling.
+    pub fn pattern_fault(&self) -> Option<CompileError> {
+        let faulty = self.patterns.iter().find_map(|pattern| pattern.compiled.as_ref().err());
+        faulty.map(|reason| CompileError::plain(format!("invalid matches argument: {reason}")))
+    }
+
+    /// Steps of matching the standing pattern `source`, for each byte of the text; one that cannot be used fails at once.
+    /// `None` if no such pattern stands there.
+    pub fn steps_of_byte(&self, source: &str) -> Option<u64> {
+        // few: the patterns of one expression, most of which have one.
+        let pattern = self.patterns.iter().find(|pattern| *pattern.source == *source)?;
+        Some(pattern.compiled.as_ref().map_or(0, crate::pattern::Pattern::steps_of_byte))
+    }
+
+    /// Number of different patterns that stand in the expression.
+    pub fn patterns(&self) -> usize {
+        self.patterns.len()
+    }
+
+    /// Bytes of memory that patterns take.
+    pub fn pattern_bytes(&self) -> usize {
+        let each = self.patterns.iter().filter_map(|pattern| pattern.compiled.as_ref().ok());
+        each.map(crate::pattern::Pattern::bytes).fold(0, usize::saturating_add)
+    }
+
+    /// The value for these variables, in the order of the scope; `None` stands for a variable that has no value here.
+    /// What it costs is taken from `budget`, also where there is a fault.
+    ///
+    /// # Errors
+    /// It has no value, or costs more than `limits`.
+    pub fn evaluate<'v>(
+        &'v self,
+        variables: &'v [Option<Val<'v>>],
+        limits: Limits,
+        budget: &mut Budget,
+    ) -> Result<Val<'v>, EvaluationError> {
+        let mut run = Run::new(variables, &self.scope, &self.patterns, self.slots, limits);
+        let value = evaluate(&mut run, &self.root);
+        budget.spend(run.cost());
+        value.map_err(|failure| *failure)
+    }
+}

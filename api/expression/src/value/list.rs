@@ -1,0 +1,52 @@
+//! Lists: those of documents, and made ones.
+
+use std::sync::Arc;
+
+use orch_schema::value::Value;
+
+use super::Val;
+
+/// A list.
+#[derive(Clone, Debug)]
+pub enum List<'v> {
+    /// Of a document.
+    Json(&'v [Value]),
+    /// Of values that were made before the evaluation.
+    Lent(&'v [Val<'v>]),
+    /// Made by the evaluation.
+    Made(Arc<Vec<Val<'v>>>),
+}
+
+impl<'v> List<'v> {
+    /// Number of items.
+    #[expect(clippy::len_without_is_empty, reason = "the language has `size` only")]
+    pub fn len(&self) -> usize {
+        match self {
+            List::Json(items) => items.len(),
+            List::Lent(items) => items.len(),
+            List::Made(items) => items.len(),
+        }
+    }
+
+    /// The item at `at`.
+    pub fn get(&self, at: usize) -> Option<Val<'v>> {
+        match self {
+            List::Json(items) => items.get(at).map(Val::json),
+            List::Lent(items) => items.get(at).cloned(),
+            List::Made(items) => items.get(at).cloned(),
+        }
+    }
+
+    /// The items in order.
+    pub fn iter(&self) -> impl Iterator<Item = Val<'v>> + '_ {
+        (0..self.len()).filter_map(|at| self.get(at))
+    }
+
+    /// The items as a list of its own, for a change.
+    pub(crate) fn into_items(self) -> Vec<Val<'v>> {
+        match self {
+            List::Made(items) => Arc::unwrap_or_clone(items),
+            other => other.iter().collect(),
+        }
+    }
+}

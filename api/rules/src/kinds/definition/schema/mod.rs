@@ -1,0 +1,300 @@
+//! Rules of the schemas in a definition.
+//!
+//! Owns the judgement of one schema (`Judge`), in the reference's order: the root under a status sub-resource, then the structural
+//! rules, then (where these hold) its defaults, then the general rules, which are checked in any case.
+//!
+//! - `general`: what no schema may use, exclusions, types of lists and maps (`lists`), rules in expressions (`validations`)
+//! - `structural`: every field has a type; `nested` what may stand inside of `allOf` and its like, `completeness` that it is known outside
+//! - `defaults`: defaults are valid and have no unknown fields
+//! - `place` paths, `walk` all schemas inside of a schema, `field_path` paths to fields of objects, `patterns`, `formats`
+//!
+//! Invariant: a node is visited once by each of these, and a path is made only for an error: a path may be as long as the schema is
+//! deep, times the longest name.
+
+mod defaults;
+pub(super) mod field_path;
+mod formats;
+mod general;
+mod lists;
+mod nested;
+mod patterns;
+mod place;
+mod structural;
+mod validations;
+mod walk;
+
+use orch_proto::Brand;
+use orch_schema::value::Value;
+
+use super::ratchet::Requirements;
+use crate::validate::tree::{Tree, is_unchanged, shown};
+use crate::validate::{FieldError, FieldErrors, Path};
+use defaults::UnknownFields;
+use patterns::Patterns;
+use place::Place;
+pub(super) use walk::has_unsupported;
+
+/// Names of the schema extensions, which carry the product's name.
+#[derive(Clone, Debug)]
+pub(super) struct Extensions {
+    brand: &'static Brand,
+    pub(super) preserve_unknown_fields: String,
+    pub(super) embedded_resource: String,
+    pub(super) int_or_string: String,
+    pub(super) list_map_keys: String,
+    pub(super) list_type: String,
+    pub(super) map_type: String,
+    pub(super) validations: String,
+}
+
+impl Extensions {
+    /// The names under `brand`.
+    pub(super) fn of(brand: &'static Brand) -> Extensions {
+        let name = |stem: &str| format!("{}{stem}", brand.extension_prefix);
+        Extensions {
+            brand,
+            preserve_unknown_fields: name("preserve-unknown-fields"),
+            embedded_resource: name("embedded-resource"),
+            int_or_string: name("int-or-string"),
+            list_map_keys: name("list-map-keys"),
+            list_type: name("list-type"),
+            map_type: name("map-type"),
+            validations: name("validations"),
+        }
+    }
+
+    /// Whether `schema` itself uses an extension that only structural schemas may use.
+    fn any_of(&self, schema: &Value) -> bool {
+        // few: three names.
+        [&self.preserve_unknown_fields, &self.list_type, &self.map_type].iter().any(|name| schema.has(name))
+            || schema.flag(&self.embedded_resource)
+            || schema.flag(&self.int_or_string)
+            // few: two names.
+            || [&self.list_map_keys, &self.validations].iter().any(|name| !schema.items(name).is_empty())
+    }
+}
+
+/// Judges the schemas of one definition.
+#[derive(Debug)]
+pub(super) struct Judge<'a> {
+    extensions: &'a Extensions,
+    requirements: Requirements,
+    /// Schemas are structural.
+    is_structural: bool,
+    has_defaults: bool,
+    patterns: Patterns,
+}
+
+impl<'a> Judge<'a> {
+    /// The judge of the schemas of `spec`.
+    pub(super) fn new(extensions: &'a Extensions, spec: &Value, requirements: Requirements) -> Judge<'a> {
+        let (mut has_defaults, mut has_extensions) = (false, false);
+        for version in spec.items("versions") {
+            walk::each(version.at("schema").at("openAPIV3Schema"), &mut |schema| {
+                has_defaults |= schema.has("default");
+                has_extensions |= extensions.any_of(schema);
+            });
+        }
+        let prunes = !spec.flag("preserveUnknownFields");
+        Judge {
+            extensions,
+            requirements,
+            is_structural: requirements.structural || prunes || has_defaults || has_extensions,
+            has_defaults,
+            patterns: Patterns::new(),
+        }
+    }
+
+    /// Whether any schema of the definition has a default.
+    pub(super) fn has_defaults(&self) -> bool {
+        self.has_defaults
+    }
+
+    /// Rules for `schema`, which `path` holds as `openAPIV3Schema`. `has_status`: objects have a status sub-resource.
+    pub(super) fn validate(&mut self, schema: &Value, path: &Path, has_status: bool) -> FieldErrors {
+        let mut errors = FieldErrors::new();
+        if schema.is_null() {
+            return errors;
+        }
+        let root_path = path.child("openAPIV3Schema");
+        let root = Place::root(&root_path);
+        if has_status {
+            errors.extend(validate_root_with_status(schema, &root, self.extensions));
+        }
+        if schema.flag("nullable") {
+            errors.push(FieldError::forbidden(
+                root.child("nullable").path(),
+                "nullable cannot be true at the root",
+            ));
+        }
+        let is_unsupported = has_unsupported(schema);
+        if self.is_structural && !is_unsupported {
+            let mut found = structural::validate(schema, &root, self.extensions, &mut self.patterns);
+            if found.is_empty() && self.has_defaults {
+                let unknown_fields = match self.requirements.pruned_defaults {
+                    true => UnknownFields::Refused,
+                    false => UnknownFields::Allowed,
+                };
+                found = defaults::validate(schema, &root, self.extensions, unknown_fields);
+            }
+            errors.extend(found);
+        }
+        errors.extend(general::validate(schema, &root, self.extensions, self.requirements, is_unsupported));
+        if self.is_structural && is_unsupported && errors.is_empty() {
+            // The one field that structural schemas have no place for and that no general rule refuses.
+            let detail = "OpenAPIV3Schema 'schema' is not supported";
+            errors.push(FieldError::invalid_str(root.path(), "", detail));
+        }
+        errors
+    }
+}
+
+/// The fields that the root of a schema may have where objects have a status, in the names and the order of the reference.
+const ROOT_FIELDS: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength \
+                           Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example \
+                           XPreserveUnknownFields XValidations]";
+
+/// The fields that it may not have, in the reference's order; extensions follow.
+const ROOT_FIELDS_REFUSED: [&str; 17] = [
+    "id",
+    "$schema",
+    "$ref",
+    "nullable",
+    "default",
+    "enum",
+    "maxProperties",
+    "minProperties",
+    "allOf",
+    "oneOf",
+    "anyOf",
+    "not",
+    "additionalProperties",
+    "patternProperties",
+    "dependencies",
+    "additionalItems",
+    "definitions",
+];
+
+/// The schema of the status is taken out of that of the object: the root may say nothing that would be lost.
+fn validate_root_with_status(
+    schema: &Value,
+    root: &Place<'_>,
+    extensions: &Extensions,
+) -> Option<FieldError> {
+    let (kind, before_type) = (schema.text("type"), ["id", "$schema", "$ref"]);
+    // few: three names, which the reference meets before the type.
+    let is_said_before = before_type.iter().any(|name| walk::is_set(schema, name));
+    if !is_said_before && !kind.is_empty() && kind != "object" {
+        let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        return Some(FieldError::invalid_str(root.child("type").path(), kind, detail));
+    }
+    let more = [
+        &extensions.embedded_resource,
+        &extensions.int_or_string,
+        &extensions.list_map_keys,
+        &extensions.list_type,
+        &extensions.map_type,
+    ];
+    let mut refused = ROOT_FIELDS_REFUSED.into_iter().chain(more.into_iter().map(String::as_str));
+    // few: two dozen names.
+    if !refused.any(|name| walk::is_set(schema, name)) {
+        return None;
+    }
+    let detail = format!(
+        "only {ROOT_FIELDS} fields are allowed at the root of the schema if the status subresource is enabled"
+    );
+    Some(FieldError::invalid(root.path(), &shown(schema), &detail))
+}
+
+/// Rules that a stored schema breaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Breaches {
+    pub(super) unknown_types: bool,
+    pub(super) not_structural: bool,
+    pub(super) unpruned_defaults: bool,
+    pub(super) set_items: bool,
+    pub(super) map_keys: bool,
+}
+
+impl Breaches {
+    /// The rules that `schema` breaks.
+    pub(super) fn of(schema: &Value, extensions: &Extensions) -> Breaches {
+        let mut found = Breaches::default();
+        let path = Path::new("");
+        let root = Place::root(&path);
+        walk::each(schema, &mut |schema| {
+            found.unknown_types |= general::unknown_type(schema, &root).is_some();
+            found.set_items |= lists::item_of_set(schema, &root, extensions).is_some();
+            found.map_keys |= !lists::complete_keys(schema, &root, extensions).is_empty();
+        });
+        let mut patterns = Patterns::new();
+        found.not_structural = has_unsupported(schema)
+            || !structural::validate(schema, &root, extensions, &mut patterns).is_empty();
+        found.unpruned_defaults = !found.not_structural && defaults::has_unpruned(schema, extensions);
+        found
+    }
+
+    /// Adds those of another schema of the definition.
+    pub(super) fn add(&mut self, other: &Breaches) {
+        self.unknown_types |= other.unknown_types;
+        self.not_structural |= other.not_structural;
+        self.unpruned_defaults |= other.unpruned_defaults;
+        self.set_items |= other.set_items;
+        self.map_keys |= other.map_keys;
+    }
+}
+
+/// The warnings about the schemas of `new`: formats that mean nothing, and rules in expressions. What `old` has, too, was told before.
+pub(super) fn warnings(brand: &'static Brand, old: Option<&Value>, new: &Value) -> Vec<String> {
+    let spec = new.at("spec");
+    if old.is_some_and(|old| is_unchanged(old.at("spec").at("versions"), spec.at("versions"))) {
+        return Vec::new();
+    }
+    let mut warnings = formats::warnings(old, new);
+    let extensions = Extensions::of(brand);
+    let mut has_rules = false;
+    for version in spec.items("versions") {
+        walk::each(version.at("schema").at("openAPIV3Schema"), &mut |schema| {
+            has_rules |= !schema.items(&extensions.validations).is_empty();
+        });
+    }
+    if has_rules {
+        let name = &extensions.validations;
+        warnings.push(format!("{name}: rules are stored and published, but not enforced yet"));
+    }
+    warnings
+}
+
+/// The errors of the schemas of a stored definition that are not structural, as its condition tells them; `None` where all are.
+pub fn non_structural(brand: &'static Brand, definition: &Value) -> Option<String> {
+    let spec = definition.at("spec");
+    let extensions = Extensions::of(brand);
+    let versions = spec.items("versions");
+    let hoisted = super::hoist::Hoisted::of(versions);
+    let mut patterns = Patterns::new();
+    let mut errors = FieldErrors::new();
+    let path = Path::new("spec");
+    if spec.flag("preserveUnknownFields") {
+        let detail = "must be false";
+        errors.push(FieldError::invalid(path.child("preserveUnknownFields"), "true", detail));
+    }
+    let shown = if hoisted.schema { &versions[..versions.len().min(1)] } else { versions };
+    for (at, version) in shown.iter().enumerate() {
+        let path = match hoisted.schema {
+            true => path.child("validation"),
+            false => path.child("versions").index(at).child("schema"),
+        };
+        let (path, schema) = (path.child("openAPIV3Schema"), version.at("schema").at("openAPIV3Schema"));
+        let root = Place::root(&path);
+        if schema.is_null() || has_unsupported(schema) {
+            continue;
+        }
+        errors.extend(structural::validate(schema, &root, &extensions, &mut patterns));
+    }
+    let texts: Vec<String> = errors.shown().iter().map(ToString::to_string).collect();
+    match texts.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        several => Some(format!("[{}]", several.join(", "))),
+    }
+}

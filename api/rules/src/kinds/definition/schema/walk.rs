@@ -1,0 +1,63 @@
+//! All schemas inside of a schema.
+//!
+//! Owns which fields of a schema hold schemas, and which fields structural schemas have no place for.
+
+use orch_schema::budget::count_step;
+use orch_schema::value::Value;
+
+use crate::validate::tree::{Tree, is_empty};
+
+/// Fields that hold one schema each, or none: `items` and `additionalProperties` have other forms, too.
+const SINGLE: [&str; 4] = ["items", "additionalProperties", "not", "additionalItems"];
+/// Fields that hold a list of schemas.
+const LISTS: [&str; 4] = ["items", "allOf", "anyOf", "oneOf"];
+/// Fields that hold schemas by name. The schemas of `dependencies` may be lists of names.
+const MAPS: [&str; 4] = ["properties", "patternProperties", "definitions", "dependencies"];
+
+/// Calls `visit` with `schema` and each schema inside of it, as long as the request goes on.
+pub(super) fn each<'a>(schema: &'a Value, visit: &mut impl FnMut(&'a Value)) {
+    if !schema.is_object() || !count_step() {
+        return;
+    }
+    visit(schema);
+    for name in SINGLE {
+        each(schema.at(name), visit);
+    }
+    for name in LISTS {
+        schema.items(name).iter().for_each(|schema| each(schema, visit));
+    }
+    for name in MAPS {
+        if let Some(map) = schema.at(name).as_object() {
+            map.values().for_each(|schema| each(schema, visit));
+        }
+    }
+}
+
+/// Whether `schema` states the field `name`: a text, a list or a map that is empty states nothing.
+pub(super) fn is_set(schema: &Value, name: &str) -> bool {
+    match schema.at(name) {
+        Value::Number(_) => true,
+        // False is a schema there.
+        Value::Bool(flag) => *flag || matches!(name, "additionalProperties" | "additionalItems"),
+        Value::Object(_) => match name {
+            "properties" | "patternProperties" | "definitions" | "dependencies" => !is_empty(schema.at(name)),
+            _ => true,
+        },
+        other => !is_empty(other),
+    }
+}
+
+/// Fields that structural schemas have no place for.
+const UNSUPPORTED: [&str; 7] =
+    ["id", "$schema", "$ref", "additionalItems", "patternProperties", "definitions", "dependencies"];
+
+/// Whether the structural rules cannot be checked: the schema uses what they have no place for. The general rules refuse all of it but
+/// `$schema`.
+pub(in super::super) fn has_unsupported(schema: &Value) -> bool {
+    let mut found = false;
+    each(schema, &mut |schema| {
+        // few: seven names.
+        found |= UNSUPPORTED.iter().any(|name| is_set(schema, name)) || schema.at("items").is_array();
+    });
+    found
+}

@@ -1,0 +1,138 @@
+//! How a conversion webhook is reached: its URL or service, and the certificates that it may show.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use orch_schema::budget::{Numbered, count_step};
+use orch_schema::excerpt::quoted;
+use orch_schema::value::Value;
+
+use super::ratchet::Requirements;
+use super::webhook_url::Url;
+use crate::certificates::PemBlock;
+use crate::validate::names::{dns1123_subdomain, port_number};
+use crate::validate::tree::Tree;
+use crate::validate::{FieldError, FieldErrors, Path};
+
+const FORM: &str = "; desired format: https://host[/path]";
+
+/// Rules for the client configuration at `path`.
+pub(super) fn validate(client: &Value, path: &Path, requirements: Requirements) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    match (client.at("url").as_str(), client.at("service")) {
+        (Some(url), Value::Null) => errors.extend(validate_url(url, &path.child("url"))),
+        (None, service @ Value::Object(_)) => {
+            errors.extend(validate_service(service, &path.child("service")));
+        }
+        _ => errors.push(FieldError::required(path.clone(), "exactly one of url or service is required")),
+    }
+    let bundle = client.text("caBundle");
+    if requirements.readable_ca_bundle && !bundle.is_empty() && !is_readable(bundle) {
+        let detail =
+            "unable to load root certificates: data does not contain any valid RSA or ECDSA certificates";
+        errors.push(FieldError::invalid_str(path.child("caBundle"), bundle, detail));
+    }
+    errors
+}
+
+fn validate_url(text: &str, path: &Path) -> FieldErrors {
+    let url = match Url::parse(text) {
+        Ok(url) => url,
+        Err(reason) => {
+            let detail = format!("url must be a valid URL: parse {}: {reason}{FORM}", quoted(text));
+            return FieldError::required(path.clone(), &detail).into();
+        }
+    };
+    let mut errors = FieldErrors::new();
+    let mut refuse = |value: &str, detail: &str| {
+        errors.push(FieldError::invalid_str(path.clone(), value, detail));
+    };
+    if url.scheme != "https" {
+        refuse(&url.scheme, &format!("'https' is the only allowed URL scheme{FORM}"));
+    }
+    if url.host.is_empty() {
+        refuse(url.host, &format!("host must be specified{FORM}"));
+    }
+    if let Some(user) = url.user {
+        refuse(user, "user information is not permitted in the URL");
+    }
+    if !url.fragment.is_empty() {
+        refuse(url.fragment, "fragments are not permitted in the URL");
+    }
+    if !url.query.is_empty() {
+        refuse(url.query, "query parameters are not permitted in the URL");
+    }
+    errors
+}
+
+fn validate_service(service: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    // The reference reports each of the two at the place of the other.
+    for (field, reported) in [("namespace", "name"), ("name", "namespace")] {
+        if service.text(field).is_empty() {
+            errors.push(FieldError::required(path.child(reported), ""));
+        }
+    }
+    let port = service.int("port").unwrap_or_default();
+    let faults = port_number(port);
+    if !faults.is_empty() {
+        let detail = format!("port is not valid: {}", faults.join(","));
+        errors.push(FieldError::invalid(path.child("port"), &port.to_string(), &detail));
+    }
+    errors.extend(validate_url_path(service.text("path"), &path.child("path")));
+    errors
+}
+
+fn validate_url_path(text: &str, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let mut refuse = |detail: &str| errors.push(FieldError::invalid_str(path.clone(), text, detail));
+    match text {
+        "" | "/" => return errors,
+        "//" => {
+            refuse("segment[0] may not be empty");
+            return errors;
+        }
+        _ if !text.starts_with('/') => refuse("must start with a '/'"),
+        _ => {}
+    }
+    // The reference drops the first character even where it is no slash.
+    let rest: &str = &text[text.chars().next().map_or(0, char::len_utf8)..];
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    for (at, segment) in rest.split('/').numbered() {
+        if segment.is_empty() {
+            refuse(&format!("segment[{at}] may not be empty"));
+            continue;
+        }
+        dns1123_subdomain(segment).iter().for_each(|fault| refuse(&format!("segment[{at}]: {fault}")));
+    }
+    errors
+}
+
+/// Whether a bundle, in base64 as documents hold it, has certificates, and all of them can be read. Other blocks are passed over.
+fn is_readable(bundle: &str) -> bool {
+    let Ok(bundle) = STANDARD.decode(bundle) else { return false };
+    let text = String::from_utf8_lossy(&bundle);
+    let (mut rest, mut certificates) = (&*text, 0);
+    while let Some((block, behind)) = PemBlock::first(rest).filter(|_| count_step()) {
+        rest = behind;
+        if block.label != "CERTIFICATE" || block.has_headers {
+            continue;
+        }
+        if !x509_parser::parse_x509_certificate(&block.content).is_ok_and(|(left, _)| left.is_empty()) {
+            return false;
+        }
+        certificates += 1;
+    }
+    certificates > 0
+}
+
+/// Whether the certificates of a stored conversion can be read, or there are none.
+pub(super) fn has_readable_ca_bundle_or_none(conversion: &Value) -> bool {
+    let bundle = conversion.at("webhook").at("clientConfig").text("caBundle");
+    bundle.is_empty() || is_readable(bundle)
+}
+
+/// Whether the certificates of the conversion webhook of `definition` cannot be read, so that it is not established.
+pub fn has_unreadable_ca_bundle(definition: &Value) -> bool {
+    let conversion = definition.at("spec").at("conversion");
+    conversion.text("strategy") == "Webhook" && !has_readable_ca_bundle_or_none(conversion)
+}

@@ -1,0 +1,270 @@
+//! The definitions as this node has applied them, and the kinds that they declare.
+//!
+//! Owns which of them are served, and what of a kind stays the same when its definition is written again: its tables as long as
+//! the schema of a version is the same, and its watches as long as the form of its objects is.
+//!
+//! Invariant: what is served of a definition is a function of its object and its record, whatever came before.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use orch_proto::Brand;
+use orch_raft::object::SharedObject;
+use orch_raft::{Change, Revision, State, WrittenAs};
+use orch_rules::kinds::defined::described::{Types, deprecation, resource_type};
+use orch_rules::validate::tree::Tree;
+use orch_schema::value::Value;
+use orch_schema::{ResourceType, Schema};
+
+use super::converter;
+use super::outline::Outline;
+use super::record::{DefinitionRecord, record_key};
+use super::tables::VersionTables;
+use super::{DEFINITIONS, RECORDS};
+use crate::follow::{Derived, Digest};
+use crate::registry::{DeclaredKind, DeclaredVersion, End, Kind, Published, Record, Stage, storage_of};
+
+/// The definitions of a cluster.
+pub(super) struct Declared {
+    base: Arc<Schema>,
+    brand: &'static Brand,
+    sources: [Arc<str>; 2],
+    entries: BTreeMap<Arc<str>, Entry>,
+    /// Names of the definitions that changed since the last call of [`Declared::settle`].
+    changed: BTreeSet<Arc<str>>,
+}
+
+/// One definition.
+#[derive(Default)]
+struct Entry {
+    object: Option<SharedObject>,
+    record: Option<SharedObject>,
+    served: Option<Served>,
+}
+
+/// A definition whose objects are served.
+struct Served {
+    storage: Arc<str>,
+    record: Revision,
+    stage: Stage,
+    versions: BTreeMap<String, Version>,
+}
+
+/// A version that is served, or stored.
+struct Version {
+    since: Revision,
+    /// Digest of all that the form of its objects depends on beside the schema, and of what is told about it.
+    form: Digest,
+    tables: VersionTables,
+    end: End,
+}
+
+/// The change from what was served to what is served now.
+#[derive(Default)]
+pub(super) struct Settled {
+    /// Names in the store of the objects whose kinds are served no longer, or in another way.
+    pub(super) gone: HashSet<Arc<str>>,
+    /// Kinds that are served now, each in all its versions.
+    pub(super) kinds: Vec<Vec<Kind>>,
+}
+
+impl Settled {
+    /// Whether the same is served as before.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.gone.is_empty() && self.kinds.is_empty()
+    }
+}
+
+impl Declared {
+    /// No definition yet; kinds stand on the types of `base`.
+    pub(super) fn new(base: Arc<Schema>, brand: &'static Brand) -> Self {
+        let sources = super::sources();
+        Declared { base, brand, sources, entries: BTreeMap::new(), changed: BTreeSet::new() }
+    }
+
+    /// The change to what is served now. The next call tells of later ones.
+    pub(super) fn settle(&mut self) -> Settled {
+        let mut settled = Settled::default();
+        for name in std::mem::take(&mut self.changed) {
+            let Some(entry) = self.entries.get_mut(&name) else { continue };
+            let (next, kinds) = match entry.declare(&name, &self.base, self.brand) {
+                Some((served, kinds)) => (Some(served), Some(kinds)),
+                None => (None, None),
+            };
+            let is_same = match (&entry.served, &next) {
+                (Some(before), Some(next)) => before.is_same(next),
+                (None, None) => true,
+                _ => false,
+            };
+            if !is_same {
+                settled.gone.extend(entry.served.iter().map(|before| before.storage.clone()));
+                settled.kinds.extend(kinds);
+            }
+            entry.served = next;
+            if entry.object.is_none() && entry.record.is_none() {
+                self.entries.remove(&name);
+            }
+        }
+        settled
+    }
+
+    fn note(&mut self, source: &Arc<str>, path: &Arc<str>, object: Option<&SharedObject>) {
+        let entry = self.entries.entry(path.clone()).or_default();
+        let place = if **source == *DEFINITIONS { &mut entry.object } else { &mut entry.record };
+        *place = object.cloned();
+        self.changed.insert(path.clone());
+    }
+}
+
+impl Derived for Declared {
+    fn sources(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.sources.iter()
+    }
+
+    fn change(&mut self, source: &Arc<str>, change: &Change) {
+        self.note(source, &change.path, change.new.as_ref());
+    }
+
+    /// Definitions that are the same keep their tables and their watches, also where another state has taken the place of the one
+    /// that they were read from.
+    fn rebuild(&mut self, state: &State) {
+        for source in self.sources.clone() {
+            let collection = state.collection(&source);
+            let known = self.entries.iter().filter(|(_, entry)| entry.of(&source).is_some());
+            let gone: Vec<Arc<str>> = known
+                .filter(|(name, _)| collection.get(name).is_none())
+                .map(|(name, _)| name.clone())
+                .collect();
+            gone.iter().for_each(|name| self.note(&source, name, None));
+            for (name, object) in collection.range_from("") {
+                let before = self.entries.get(name).and_then(|entry| entry.of(&source));
+                if before.is_none_or(|before| !is_same_object(before, object)) {
+                    self.note(&source, name, Some(object));
+                }
+            }
+        }
+    }
+}
+
+fn is_same_object(one: &SharedObject, other: &SharedObject) -> bool {
+    Arc::ptr_eq(one, other) || one.revision == other.revision && one.json == other.json
+}
+
+impl Entry {
+    fn of(&self, source: &str) -> Option<&SharedObject> {
+        if source == RECORDS { self.record.as_ref() } else { self.object.as_ref() }
+    }
+
+    /// What is served of the definition, and the kinds for a registry; `None`: nothing is.
+    fn declare(&self, name: &str, base: &Arc<Schema>, brand: &'static Brand) -> Option<(Served, Vec<Kind>)> {
+        let (object, record) = (self.object.as_ref()?, self.record.as_ref()?);
+        let outline = match Outline::of(&object.json) {
+            Ok(outline) => outline,
+            Err(error) => {
+                tracing::error!(%error, definition = name, "a stored definition cannot be read and is not served");
+                return None;
+            }
+        };
+        let stage = outline.stage()?;
+        let key = record_key(name)?;
+        let known = DefinitionRecord::of(record);
+        let maker =
+            Maker { object, outline: &outline, record: &known, before: self.served.as_ref(), base, brand };
+        let (served, declared) = maker.make(stage, Record { key, revision: record.revision })?;
+        Some((served, declared.kinds()))
+    }
+}
+
+impl Served {
+    /// Whether `next` is served in the very same way.
+    fn is_same(&self, next: &Served) -> bool {
+        let is_same = |(one, other): ((&String, &Version), (&String, &Version))| {
+            one.0 == other.0 && one.1.since == other.1.since && one.1.form == other.1.form
+        };
+        (self.record, self.stage) == (next.record, next.stage)
+            && self.versions.len() == next.versions.len()
+            && self.versions.iter().zip(&next.versions).all(is_same)
+    }
+}
+
+/// Makes what is served of one definition.
+struct Maker<'a> {
+    object: &'a SharedObject,
+    outline: &'a Outline,
+    record: &'a DefinitionRecord,
+    /// The same definition as it was served before.
+    before: Option<&'a Served>,
+    base: &'a Arc<Schema>,
+    brand: &'static Brand,
+}
+
+impl Maker<'_> {
+    fn make(&self, stage: Stage, record: Record) -> Option<(Served, DeclaredKind)> {
+        let outline = self.outline;
+        let (name, storage) = (outline.stored()?.text("name"), storage_of(outline.plural(), outline.group()));
+        let stored = WrittenAs { version: name.into(), definition: self.record.since(name) };
+        let stored = Arc::new(stored);
+        let mut versions = BTreeMap::new();
+        let named = outline.served().chain(outline.stored());
+        for version in named {
+            versions.entry(version.text("name").to_owned()).or_insert_with(|| self.version(version, &stored));
+        }
+        let revision = record.revision;
+        let declared = DeclaredKind {
+            versions: outline.served().map(|version| self.declared(version, &versions)).collect(),
+            stored: stored.clone(),
+            stored_type: VersionTables::root(self.base),
+            stored_schema: versions.get(name)?.tables.tables(),
+            converter: converter::of(&outline.0),
+            record: Some(record),
+            stage,
+        };
+        Some((Served { storage, record: revision, stage, versions }, declared))
+    }
+
+    /// The version with its tables and its end, which are those of before where it is served in the same form.
+    fn version(&self, version: &Value, stored: &Arc<WrittenAs>) -> Version {
+        let name = version.text("name");
+        let since = self.record.since(name);
+        let (spec, status) = (self.outline.0.at("spec"), self.outline.0.at("status"));
+        let [names, accepted] = [spec.at("names"), status.at("acceptedNames")].map(Value::to_string);
+        let [scope, conversion, own] =
+            [spec.at("scope"), spec.at("conversion"), version].map(Value::to_string);
+        let written = (stored.version.to_string(), stored.definition.0);
+        let form = Digest::of((names, accepted, scope, conversion, own, written));
+        let before = self.before.and_then(|before| before.versions.get(name)).filter(|of| of.since == since);
+        let tables = match before {
+            Some(same) => {
+                same.tables.renew(self.object);
+                same.tables.clone()
+            }
+            None => VersionTables::new(self.object, name, self.base, self.brand),
+        };
+        let end = before.filter(|before| before.form == form).map(|same| same.end.clone());
+        Version { since, form, tables, end: end.unwrap_or_default() }
+    }
+
+    fn declared(&self, version: &Value, versions: &BTreeMap<String, Version>) -> DeclaredVersion {
+        let made = &versions[version.text("name")];
+        let scale = self.base.find_type("autoscaling.v1.Scale").expect("it is a built-in type");
+        let types = Types { object: VersionTables::root(self.base), scale };
+        // Its name in paths and in the store is the definition's, whatever somebody wrote into the status.
+        let plural = self.outline.plural().to_owned();
+        DeclaredVersion {
+            definition: ResourceType { plural, ..resource_type(&self.outline.0, version, types) },
+            schema: made.tables.tables(),
+            since: made.since,
+            deprecation: deprecation(&self.outline.0, version),
+            end: made.end.clone(),
+            published: Some(Published::new(self.object.json.clone(), version.text("name"))),
+            constraints: Some(made.tables.constraints()),
+        }
+    }
+}
+
+impl fmt::Debug for Declared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.entries.keys()).finish()
+    }
+}

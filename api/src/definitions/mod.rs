@@ -1,0 +1,203 @@
+//! What is served of custom kinds: a value derived from the definitions that this node has applied.
+//!
+//! Owns bringing the registry up to the definitions of the applied state, and when that is done. A definition is an object of the
+//! kind CustomResourceDefinition with a record beside it; both are written in one transaction (`pipeline::definitions`), and each
+//! write of an object of the kind depends on the record.
+//!
+//!     write of a definition -> applied here -> catch_up: one change of the registry for all that changed
+//!
+//! A loop on every node catches up after changes. Those who cannot wait for it do so themselves: the request that changed a
+//! definition before it is answered, and a request whose path the registry does not know, or whose definition was written again.
+//!
+//! It writes nothing, and decides on no condition: `controllers::definitions` does.
+//!
+//! Invariant: what is served is a function of the applied state: no member that installs a snapshot, starts, or lags behind serves
+//! anything else than what its state says, but later.
+
+mod compile;
+mod converter;
+mod declared;
+mod outline;
+pub(crate) mod record;
+mod tables;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use orch_proto::Brand;
+use orch_raft::object::SharedObject;
+use orch_raft::{Revision, Store};
+use orch_schema::Schema;
+use orch_schema::value::Value;
+use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
+
+use self::declared::{Declared, Settled};
+use self::outline::Outline;
+use crate::follow::{Applied, Builder, Follower, any_changed};
+use crate::registry::{Handle, Registry, storage_of};
+
+/// Storage resource of the definitions.
+pub const DEFINITIONS: &str = "customresourcedefinitions.apiextensions";
+
+/// Storage resource of the records. They are no API objects: nothing serves them.
+pub const RECORDS: &str = "_definitions";
+
+/// Wait for the changes that come together: each change of the registry takes a time that grows with the number of resources,
+/// milliseconds with thousands of definitions.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// How old the applied state may be from which a path is said to lead nowhere, where a quorum cannot be asked.
+const REFRESH_MAX: Duration = Duration::from_secs(2);
+
+/// The definitions that a node follows. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Definitions(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    base: Arc<Schema>,
+    brand: &'static Brand,
+    /// `None` before they were read for the first time.
+    follower: Arc<tokio::sync::Mutex<Option<Follower<Declared>>>>,
+    /// What the registry is up to date with.
+    seen: Mutex<Option<Seen>>,
+    /// Held while a quorum is asked for the newest state.
+    refreshing: tokio::sync::Mutex<u64>,
+    /// Number of the last refresh that began.
+    begun: Mutex<u64>,
+    builder: Builder,
+}
+
+/// A state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    revision: Revision,
+    revocations: u64,
+}
+
+/// The storage resources that what is served is derived from.
+fn sources() -> [Arc<str>; 2] {
+    [DEFINITIONS.into(), RECORDS.into()]
+}
+
+/// Name in the store of the objects of the definition called `name`.
+pub fn storage_of_definition(name: &str) -> Arc<str> {
+    let (plural, group) = name.split_once('.').unwrap_or((name, ""));
+    storage_of(plural, group)
+}
+
+/// The definition that is stored as `object`, without its schemas; `None`: its bytes are none.
+pub(crate) fn outline_of(object: &SharedObject) -> Option<Value> {
+    Outline::of(&object.json).ok().map(|outline| outline.0)
+}
+
+impl Definitions {
+    /// Definitions whose kinds stand on the types of `registry`. They are read by `builder`.
+    pub fn new(registry: &Registry, builder: Builder) -> Self {
+        Definitions(Arc::new(Shared {
+            base: registry.schema.clone(),
+            brand: registry.brand,
+            follower: Arc::default(),
+            seen: Mutex::default(),
+            refreshing: tokio::sync::Mutex::default(),
+            begun: Mutex::default(),
+            builder,
+        }))
+    }
+
+    /// Whether the registry is up to date with `applied`.
+    pub fn is_current(&self, applied: &Applied) -> bool {
+        let Some(seen) = *self.0.seen.lock() else { return false };
+        let changed = |source: &str| applied.state.collection(source).changed();
+        seen.revocations == applied.revocations()
+            && changed(DEFINITIONS).max(changed(RECORDS)) <= seen.revision
+    }
+
+    /// Brings what `served` leads to up to the state that `store` has applied.
+    pub async fn catch_up<S: Store>(&self, store: &S, served: &Handle) {
+        if self.is_current(&Applied::of(store)) {
+            return;
+        }
+        let follower = self.0.follower.clone().lock_owned().await;
+        // The newest one, behind the turn: a burst of changes is one change of the registry.
+        let applied = Applied::of(store);
+        if self.is_current(&applied) {
+            return;
+        }
+        let (own, served) = (self.clone(), served.clone());
+        match self.0.builder {
+            Builder::Caller => own.take_in(follower, &applied, &served),
+            Builder::BlockingThread => {
+                // An error means that the runtime ends.
+                drop(tokio::task::spawn_blocking(move || own.take_in(follower, &applied, &served)).await);
+            }
+        }
+    }
+
+    fn take_in(
+        &self,
+        mut follower: OwnedMutexGuard<Option<Follower<Declared>>>,
+        applied: &Applied,
+        served: &Handle,
+    ) {
+        let follower = match &mut *follower {
+            Some(follower) => {
+                follower.advance(applied);
+                follower
+            }
+            none => none.insert(Follower::new(Declared::new(self.0.base.clone(), self.0.brand), applied)),
+        };
+        let settled = follower.value_mut().settle();
+        if !settled.is_nothing() {
+            replace(served, settled);
+        }
+        let revision = applied.state.applied();
+        *self.0.seen.lock() = Some(Seen { revision, revocations: applied.revocations() });
+    }
+
+    /// The same, of a state that is no older than the call. Calls that come together ask the quorum once.
+    pub async fn refresh<S: Store>(&self, store: &S, served: &Handle) {
+        let wanted = *self.0.begun.lock() + 1;
+        let mut done = self.0.refreshing.lock().await;
+        if *done < wanted {
+            let number = {
+                let mut begun = self.0.begun.lock();
+                *begun += 1;
+                *begun
+            };
+            match store.barrier().await {
+                Ok(revision) => {
+                    store.wait_applied(revision, REFRESH_MAX).await;
+                }
+                Err(error) => tracing::debug!(%error, "a path is looked for in the state that this node has"),
+            }
+            *done = number;
+        }
+        drop(done);
+        self.catch_up(store, served).await;
+    }
+
+    /// Keeps what is served equal to the definitions.
+    pub async fn follow<S: Store>(&self, store: &S, served: &Handle) -> Infallible {
+        let mut changed = sources().map(|source| store.subscribe(&source));
+        loop {
+            self.catch_up(store, served).await;
+            any_changed(&mut changed).await;
+            store.sleep(GATHER).await;
+        }
+    }
+}
+
+/// Serves what `settled` says. A kind that would take the place of another one is not served.
+fn replace(served: &Handle, settled: Settled) {
+    let Settled { gone, kinds } = settled;
+    let Ok(_) = served.update(|now| {
+        let (next, refused) = now.replaced(&gone, kinds);
+        for occupied in refused {
+            tracing::warn!(%occupied, "a definition is not served");
+        }
+        Ok::<_, Infallible>(next)
+    });
+}

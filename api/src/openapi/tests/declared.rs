@@ -1,0 +1,172 @@
+//! Documents of kinds that a definition declares, which are made without their type tables.
+
+use orch_raft::{Revision, WrittenAs};
+use orch_rules::kinds::defined::described::{Types, deprecation, resource_type, served_versions};
+
+use super::*;
+use crate::conversion::testing::Renaming;
+use crate::registry::{DeclaredKind, DeclaredVersion, End, Published, Stage, Tables};
+
+fn definition() -> Value {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "required": ["size"], "properties": {
+                "size": {"x-kubernetes-int-or-string": true, "nullable": true},
+                "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                "bounded": {"type": "object", "title": "t", "externalDocs": {"url": "u"}, "additionalProperties": true,
+                    "not": {"required": ["x"]}, "anyOf": [{"minProperties": 1.0}, {"maxProperties": 3}],
+                    "properties": {
+                        "number": {"type": "number", "maximum": 2.5, "exclusiveMaximum": true, "minimum": -1,
+                            "multipleOf": 0.5, "default": 1},
+                        "text": {"type": "string", "pattern": "^a$", "minLength": 1, "maxLength": 9, "enum": ["a"]},
+                        "list": {"type": "array", "minItems": 1, "maxItems": 2, "items": {"type": "string"}},
+                    }},
+            }},
+            "status": {"type": "object"},
+        },
+    });
+    json!({
+        "spec": {
+            "group": "stable.example.com", "scope": "Namespaced",
+            "names": {"plural": "crontabs", "singular": "crontab", "kind": "CronTab", "listKind": "CronTabs",
+                "shortNames": ["ct"], "categories": ["all"]},
+            "versions": [
+                {"name": "v1beta1", "served": true, "deprecated": true, "schema": {"openAPIV3Schema": schema}},
+                {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+                    "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.size",
+                        "statusReplicasPath": ".status.size"}}},
+            ],
+        },
+        "status": {"acceptedNames": {"plural": "crontabs", "singular": "crontab", "kind": "CronTab",
+            "listKind": "CronTabs", "shortNames": ["ct"], "categories": ["all"]}},
+    })
+}
+
+/// The built-in kinds with the declared one, whose tables cannot be made.
+fn registry() -> Arc<Registry> {
+    let builtin = Registry::builtin(&KUBERNETES);
+    let definition = definition();
+    let object = builtin.schema.find_type("core.v1.ConfigMap").unwrap();
+    let types = Types { object, scale: builtin.schema.find_type("autoscaling.v1.Scale").unwrap() };
+    let json = bytes::Bytes::from(definition.to_string());
+    let tables = Tables::later(|| panic!("no document needs the tables"));
+    let version = |version: &Value| DeclaredVersion {
+        definition: resource_type(&definition, version, types),
+        schema: tables.clone(),
+        since: Revision(7),
+        deprecation: deprecation(&definition, version),
+        end: End::default(),
+        published: Some(Published::new(json.clone(), version["name"].as_str().unwrap())),
+        constraints: None,
+    };
+    let kind = DeclaredKind {
+        versions: served_versions(&definition).map(version).collect(),
+        stored: Arc::new(WrittenAs { version: "v1".into(), definition: Revision(7) }),
+        stored_type: object,
+        stored_schema: tables.clone(),
+        converter: Arc::new(Renaming::ready()),
+        record: None,
+        stage: Stage::Established,
+    };
+    builtin.with(kind.kinds()).unwrap()
+}
+
+const GROUP: &str = "/openapi/v3/apis/stable.example.com";
+
+#[test]
+fn a_declared_kind_is_described_without_its_tables() {
+    let registry = registry();
+    let found = document(&registry, &format!("{GROUP}/v1"));
+    let schemas = found["components"]["schemas"].as_object().unwrap();
+    let own: Vec<&str> = schemas.keys().map(|name| &**name).filter(|name| !name.contains(".meta.")).collect();
+    assert_eq!(
+        own,
+        [
+            "com.example.stable.v1.CronTab",
+            "com.example.stable.v1.CronTabs",
+            "io.k8s.api.autoscaling.v1.Scale",
+            "io.k8s.api.autoscaling.v1.ScaleSpec",
+            "io.k8s.api.autoscaling.v1.ScaleStatus",
+        ]
+    );
+    let size = &schemas[own[0]]["properties"]["spec"]["properties"]["size"];
+    assert_eq!(size["anyOf"], json!([{"type": "integer"}, {"type": "string"}]));
+    assert_eq!(
+        schemas[own[1]]["properties"]["items"]["items"],
+        json!({"$ref": "#/components/schemas/com.example.stable.v1.CronTab"})
+    );
+    let paths: Vec<&str> = found["paths"].as_object().unwrap().keys().map(|path| &**path).collect();
+    let below = "/apis/stable.example.com/v1/namespaces/{namespace}/crontabs";
+    assert_eq!(
+        paths,
+        [
+            below,
+            &format!("{below}/{{name}}"),
+            &format!("{below}/{{name}}/status"),
+            &format!("{below}/{{name}}/scale"),
+            "/apis/stable.example.com/v1/crontabs",
+        ]
+    );
+    let patch = &found["paths"][paths[1]]["patch"];
+    assert_eq!(patch["operationId"], "patchStableExampleComV1NamespacedCronTab");
+    let types: Vec<&str> =
+        patch["requestBody"]["content"].as_object().unwrap().keys().map(|name| &**name).collect();
+    assert!(
+        types.contains(&"application/apply-patch+yaml")
+            && !types.iter().any(|name| name.contains("strategic"))
+    );
+    let answered = &found["paths"][paths[1]]["get"]["responses"]["200"]["content"];
+    let answered: Vec<&str> = answered.as_object().unwrap().keys().map(|name| &**name).collect();
+    assert_eq!(answered, ["application/json", "application/yaml"]);
+    assert!(find(&registry, GROUP, Form::Json).is_none(), "the group's own path is not described");
+    assert!(find(&registry, &format!("{GROUP}/v1"), Form::Protobuf).is_some());
+    assert!(find(&registry, &format!("{GROUP}/v1beta1"), Form::Json).is_some());
+}
+
+#[test]
+fn version_2_says_less_of_a_declared_kind() {
+    let registry = registry();
+    let found = document(&registry, VERSION_2);
+    let kind = &found["definitions"]["com.example.stable.v1.CronTab"];
+    let spec = json!({"type": "object", "properties": {
+        "size": {"x-kubernetes-int-or-string": true},
+        "any": {"x-kubernetes-preserve-unknown-fields": true},
+    }});
+    let mut found_spec = kind["properties"]["spec"].clone();
+    let bounded = found_spec["properties"].as_object_mut().unwrap().shift_remove("bounded").unwrap();
+    assert_eq!((&bounded["additionalProperties"], bounded.get("not")), (&json!(true), None));
+    assert_eq!(found_spec, spec);
+    assert!(find(&registry, VERSION_2, Form::Protobuf).is_some());
+    assert!(kind["properties"]["metadata"].get("$ref").is_some());
+    let consumed =
+        &found["paths"]["/apis/stable.example.com/v1/namespaces/{namespace}/crontabs"]["post"]["consumes"];
+    assert_eq!(consumed, &json!(["application/json", "application/yaml"]));
+}
+
+#[test]
+fn discovery_shows_a_declared_kind_as_recorded() {
+    let registry = registry();
+    let group = registry.discovery("/apis/stable.example.com").unwrap();
+    assert_eq!(group.value["preferredVersion"]["version"], "v1");
+    let verbs = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+    let parts = ["get", "patch", "update"];
+    let list = registry.discovery("/apis/stable.example.com/v1").unwrap();
+    let mut found = list.value["resources"].clone();
+    let hash = found[0].as_object_mut().unwrap().shift_remove("storageVersionHash").unwrap();
+    let of_other = registry.discovery("/apis/stable.example.com/v1beta1").unwrap();
+    assert_eq!(
+        hash, of_other.value["resources"][0]["storageVersionHash"],
+        "it is that of the stored version"
+    );
+    assert_eq!(
+        found,
+        json!([
+            {"name": "crontabs", "singularName": "crontab", "namespaced": true, "kind": "CronTab", "verbs": verbs,
+                "shortNames": ["ct"], "categories": ["all"]},
+            {"name": "crontabs/status", "singularName": "", "namespaced": true, "kind": "CronTab", "verbs": parts},
+            {"name": "crontabs/scale", "singularName": "", "namespaced": true, "group": "autoscaling",
+                "version": "v1", "kind": "Scale", "verbs": parts},
+        ])
+    );
+}

@@ -1,0 +1,361 @@
+//! The conversion stage: objects of declared kinds between the state and the renderer, and between the rules and the store.
+//!
+//! Owns which objects are converted, in batches of which size, and what is checked and completed afterwards: what another
+//! server returns is pruned and gets the defaults of the version's schema, as in the reference. Objects whose bytes are
+//! current pass undecoded; those of built-in kinds pass untouched.
+//!
+//! Invariant: behind the stage an object has the identity and the revision that it had before it.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use futures::future::{BoxFuture, Either, FutureExt, Ready, ready};
+use orch_raft::object::SharedObject;
+use orch_raft::{Index, Object, WrittenAs};
+use orch_rules::validate::tree::Tree;
+use orch_schema::budget::{Budget, count_step};
+use orch_schema::value::Value;
+use orch_schema::{
+    Decoded, Limits, Schema, TypeId, apply_defaults, decode_json, encode_json, encode_stored, write_value,
+};
+
+use super::stored::tree_of;
+use super::{Answer, ListAnswer, Written};
+use crate::conversion::{Batch, Converted, Failure, Piece, Staged};
+use crate::error::ApiError;
+use crate::registry::{Resource, Tables};
+use crate::waiting::waited;
+
+/// Objects that a converter is asked about at once: a page of usual size. More are asked about one batch after another, so
+/// that the trees of one batch alone are in memory.
+pub(crate) const BATCH_OBJECTS_MAX: usize = 500;
+
+/// Bytes of the JSON of a batch, of which a larger object has one of its own: about what one decoded body may hold.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+
+/// Objects behind the stage: ready, or a future that waits for another server.
+pub(crate) type Staging<T> =
+    Either<Ready<Result<Vec<T>, ApiError>>, BoxFuture<'static, Result<Vec<T>, ApiError>>>;
+
+/// The form that objects are converted to.
+#[derive(Clone, Copy)]
+enum Target {
+    /// That of the resource's version.
+    Shown,
+    /// That in which objects are written now.
+    Stored,
+}
+
+/// Whether the bytes of `object` are those that `resource` shows, as far as this stage is concerned.
+pub(crate) fn is_current(resource: &Resource, object: &Object) -> bool {
+    resource.staged().is_none_or(|staged| is_shown(staged, object))
+}
+
+fn is_shown(staged: &Staged, object: &Object) -> bool {
+    object.index.written_as.as_ref() == Some(&staged.shown)
+}
+
+/// Begins the conversion of `objects`, all of them, to the version of `resource`, which is of a declared kind.
+pub(crate) fn begin(
+    resource: &Arc<Resource>,
+    staged: &Staged,
+    objects: Vec<SharedObject>,
+) -> Staging<SharedObject> {
+    let mut pieces = Vec::with_capacity(objects.len());
+    for object in &objects {
+        match tree_of(object) {
+            Ok(tree) => pieces.push((form_of(staged, object.index.written_as.as_ref()), tree)),
+            Err(error) => return Either::Left(ready(Err(error))),
+        }
+    }
+    let (of, form) = (resource.clone(), staged.shown.clone());
+    map(convert(resource, staged, Target::Shown, pieces), move |values| {
+        let shown = objects.iter().zip(values).map(|(object, value)| with_value(&of, &form, object, &value));
+        shown.collect()
+    })
+}
+
+/// Puts `objects` into the form of `resource`'s version.
+///
+/// # Errors
+/// `Unconverted`; `Internal` for stored bytes that cannot be read.
+pub(crate) async fn convert_all(
+    resource: &Arc<Resource>,
+    objects: &mut [SharedObject],
+    budget: &Budget,
+) -> Result<(), ApiError> {
+    let Some(staged) = resource.staged() else { return Ok(()) };
+    let mut rest = 0;
+    loop {
+        let places = next_batch(staged, objects, &mut rest);
+        if places.is_empty() {
+            return Ok(());
+        }
+        let batch = places.iter().map(|at| objects[*at].clone()).collect();
+        let converted = waited(begin(resource, staged, batch), budget).await?;
+        // What a stopped request has converted is not whole.
+        budget.check()?;
+        for (at, shown) in places.into_iter().zip(converted) {
+            objects[at] = shown;
+        }
+    }
+}
+
+/// The places of the next objects that have to be converted, from `rest` on, which is moved behind them.
+fn next_batch(staged: &Staged, objects: &[SharedObject], rest: &mut usize) -> Vec<usize> {
+    let (mut places, mut bytes) = (Vec::new(), 0);
+    while let Some(object) = objects.get(*rest) {
+        if !is_shown(staged, object) {
+            bytes += object.json.len();
+            let is_full = places.len() >= BATCH_OBJECTS_MAX || bytes > BATCH_BYTES_MAX;
+            if is_full && !places.is_empty() {
+                break;
+            }
+            places.push(*rest);
+        }
+        *rest += 1;
+    }
+    places
+}
+
+/// The tree of a stored object in the form that the rules of its kind apply to: of a declared kind that of the request's
+/// version, of a built-in kind the stored one.
+pub(super) async fn tree_for_rules(
+    resource: &Arc<Resource>,
+    object: &SharedObject,
+    budget: &Budget,
+) -> Result<Value, ApiError> {
+    if is_current(resource, object) {
+        return tree_of(object);
+    }
+    let mut objects = [object.clone()];
+    Box::pin(convert_all(resource, &mut objects, budget)).await?;
+    tree_of(&objects[0])
+}
+
+/// `value`, which the rules of its kind have passed, in the form in which it is stored; `None` where it is in that form.
+pub(super) async fn tree_for_store(
+    resource: &Arc<Resource>,
+    value: &Value,
+    budget: &Budget,
+) -> Result<Option<Value>, ApiError> {
+    let Some(staged) = resource.staged().filter(|staged| !staged.is_stored()) else { return Ok(None) };
+    let pieces = vec![(staged.shown.clone(), value.clone())];
+    let stored = waited(convert(resource, staged, Target::Stored, pieces), budget).await?;
+    budget.check()?;
+    Ok(stored.into_iter().next())
+}
+
+/// `answer` as `resource` shows it: the stage between the state and the renderer.
+///
+/// # Errors
+/// `Unconverted`; `Internal` for stored bytes that cannot be read.
+pub(super) async fn shown(
+    resource: &Arc<Resource>,
+    answer: Answer,
+    budget: &Budget,
+) -> Result<Answer, ApiError> {
+    match resource.staged() {
+        None => Ok(answer),
+        Some(staged) => Box::pin(shown_staged(resource, staged, answer, budget)).await,
+    }
+}
+
+async fn shown_staged(
+    resource: &Arc<Resource>,
+    staged: &Staged,
+    answer: Answer,
+    budget: &Budget,
+) -> Result<Answer, ApiError> {
+    Ok(match answer {
+        Answer::Stored(object) => {
+            let mut objects = [object];
+            convert_all(resource, &mut objects, budget).await?;
+            let [object] = objects;
+            Answer::Stored(object)
+        }
+        Answer::List(mut list) => {
+            shown_list(resource, &mut list, budget).await?;
+            Answer::List(list)
+        }
+        // Converted before the first object was deleted.
+        Answer::Listed(list) => Answer::Listed(list),
+        Answer::Written(written) => Answer::Written(shown_written(resource, staged, written, budget).await?),
+        Answer::Done(status) => Answer::Done(status),
+    })
+}
+
+/// Puts the objects of a list into the form of `resource`'s version.
+pub(super) async fn shown_list(
+    resource: &Arc<Resource>,
+    list: &mut ListAnswer,
+    budget: &Budget,
+) -> Result<(), ApiError> {
+    convert_all(resource, &mut list.objects, budget).await
+}
+
+async fn shown_written(
+    resource: &Arc<Resource>,
+    staged: &Staged,
+    written: Written,
+    budget: &Budget,
+) -> Result<Written, ApiError> {
+    let Written { json, stored, written_as, outcome } = written;
+    if written_as.as_ref() == Some(&staged.shown) {
+        return Ok(Written { json, stored, written_as, outcome });
+    }
+    let (before, written_as) = (written_as, Some(staged.shown.clone()));
+    if let Some(object) = stored {
+        let mut objects = [object];
+        convert_all(resource, &mut objects, budget).await?;
+        let [object] = objects;
+        return Ok(Written { json: object.json.clone(), stored: Some(object), written_as, outcome });
+    }
+    // A dry run, or the last form of an object that is gone: it need not have a revision.
+    let value = serde_json::from_slice(&json)
+        .map_err(|error| ApiError::Internal(format!("an object that was written cannot be read: {error}")))?;
+    let pieces = vec![(form_of(staged, before.as_ref()), value)];
+    let values = waited(convert(resource, staged, Target::Shown, pieces), budget).await?;
+    let mut json = Vec::with_capacity(json.len());
+    budget.check()?;
+    for value in values {
+        encode_json(&resource.schema, resource.type_id, &value, &mut json);
+    }
+    Ok(Written { json: json.into(), stored: None, written_as, outcome })
+}
+
+/// The form of an object that says `written_as`. One that was written before objects said it is of the stored version, under
+/// a definition that is no longer in force.
+fn form_of(staged: &Staged, written_as: Option<&Arc<WrittenAs>>) -> Arc<WrittenAs> {
+    written_as.unwrap_or(&staged.stored).clone()
+}
+
+/// Begins the conversion of `pieces` to `target`. Those of its version are completed alone, without the converter.
+fn convert(
+    resource: &Arc<Resource>,
+    staged: &Staged,
+    target: Target,
+    pieces: Vec<(Arc<WrittenAs>, Value)>,
+) -> Staging<Value> {
+    let (to, schema, type_id) = match target {
+        Target::Shown => (&staged.shown, &resource.schema, resource.type_id),
+        Target::Stored => (&staged.stored, &staged.stored_schema, staged.stored_type),
+    };
+    let mut job = Job {
+        resource: resource.clone(),
+        schema: schema.clone(),
+        type_id,
+        values: Vec::with_capacity(pieces.len()),
+        sent: Vec::new(),
+    };
+    let mut batch = Batch::new();
+    for (at, (written_as, object)) in pieces.into_iter().enumerate().take_while(|_| count_step()) {
+        if written_as.version == to.version {
+            job.values.push(object);
+            continue;
+        }
+        job.values.push(Value::Null);
+        job.sent.push((at, Identity::of(&object)));
+        batch.push(Piece { written_as, object });
+    }
+    if batch.is_empty() {
+        return Either::Left(ready(job.finish(Ok(Converted::new()))));
+    }
+    match staged.converter.convert(batch, to) {
+        Either::Left(converted) => Either::Left(ready(job.finish(converted.into_inner()))),
+        Either::Right(pending) => Either::Right(pending.map(|converted| job.finish(converted)).boxed()),
+    }
+}
+
+/// A conversion under way.
+struct Job {
+    resource: Arc<Resource>,
+    /// The schema of the form that they are converted to.
+    schema: Tables,
+    type_id: TypeId,
+    /// The objects; null for those that the converter has.
+    values: Vec<Value>,
+    /// Place and identity of each object that the converter has, in order.
+    sent: Vec<(usize, Identity)>,
+}
+
+/// The members of the metadata that no conversion changes: name, namespace, uid and revision.
+#[derive(PartialEq, Eq)]
+struct Identity([String; 4]);
+
+impl Identity {
+    fn of(object: &Value) -> Identity {
+        let metadata = object.at("metadata");
+        let fields = ["name", "namespace", "uid", "resourceVersion"];
+        Identity(fields.map(|field| metadata.text(field).to_owned()))
+    }
+}
+
+impl Job {
+    /// The objects in their new form.
+    fn finish(mut self, converted: Result<Converted, Failure>) -> Result<Vec<Value>, ApiError> {
+        let converted = converted.map_err(|Failure(reason)| ApiError::Unconverted(reason))?;
+        let (asked, given) = (self.sent.len(), converted.len());
+        if asked != given {
+            return Err(broken(&self.resource, &format!("it returned {given} objects for {asked}")));
+        }
+        for ((at, identity), value) in self.sent.into_iter().zip(converted) {
+            if Identity::of(&value) != identity {
+                return Err(broken(&self.resource, "it changed the identity of an object"));
+            }
+            self.values[at] = value;
+        }
+        let (schema, type_id) = (self.schema, self.type_id);
+        self.values.into_iter().map(|value| completed(&schema, type_id, value)).collect()
+    }
+}
+
+/// The error of a converter that breaks its contract.
+fn broken(resource: &Resource, told: &str) -> ApiError {
+    ApiError::Internal(format!("the converter of {}: {told}", resource.storage))
+}
+
+/// `value` without the fields that its type lacks, with the type's defaults.
+fn completed(schema: &Schema, type_id: TypeId, value: Value) -> Result<Value, ApiError> {
+    let mut json = Vec::with_capacity(1024);
+    write_value(&value, &mut json);
+    drop(value);
+    let decoded = decode_json(schema, type_id, &json, Limits::patched());
+    let Decoded { mut value, .. } = decoded
+        .map_err(|error| ApiError::Unconverted(format!("a converted object cannot be decoded: {error}")))?;
+    apply_defaults(schema, type_id, &mut value);
+    Ok(value)
+}
+
+/// `object` with the content `value`, which is of the form `form`.
+fn with_value(
+    resource: &Resource,
+    form: &Arc<WrittenAs>,
+    object: &Object,
+    value: &Value,
+) -> Result<SharedObject, ApiError> {
+    let mut json = Vec::with_capacity(object.json.len());
+    let revision_at = encode_stored(&resource.schema, resource.type_id, value, &mut json);
+    let revision_at = revision_at.ok_or(ApiError::DeadlineExceeded)?;
+    let shown = Object {
+        revision: object.revision,
+        created: object.created,
+        written_ms: object.written_ms,
+        json: Bytes::from(json),
+        revision_at: u32::try_from(revision_at)
+            .map_err(|_| ApiError::ObjectTooLarge("a converted object is too large".to_owned()))?,
+        index: Index { written_as: Some(form.clone()), ..object.index.clone() },
+        protobuf: OnceLock::new(),
+    };
+    Ok(Arc::new(shown))
+}
+
+fn map<T: Send + 'static, U: Send + 'static>(
+    staging: Staging<T>,
+    then: impl FnOnce(Vec<T>) -> Result<Vec<U>, ApiError> + Send + 'static,
+) -> Staging<U> {
+    match staging {
+        Either::Left(known) => Either::Left(ready(known.into_inner().and_then(then))),
+        Either::Right(pending) => Either::Right(pending.map(|done| done.and_then(then)).boxed()),
+    }
+}

@@ -1,0 +1,198 @@
+//! A kind of two versions whose objects pass the conversion stage.
+
+use futures::FutureExt;
+use orch_raft::object::SharedObject;
+use orch_raft::{Key, Store, WrittenAs};
+
+use super::*;
+use crate::conversion::testing::{Renaming, V1, V1BETA1, widgets};
+
+/// A server of widgets that are stored as `stored`, under the revision `since` of their definition.
+async fn server(converter: &Renaming, stored: &str, since: u64) -> Server {
+    let server = Server::new().await;
+    serve(&server, converter, stored, since);
+    server
+}
+
+fn serve(server: &Server, converter: &Renaming, stored: &str, since: u64) {
+    let builtin = Registry::builtin(&ORCH);
+    let widgets = widgets(&builtin, converter, stored, since).kinds();
+    server.pipeline.served.update(|_| builtin.with(widgets)).unwrap();
+}
+
+fn widget(name: &str, data: Value) -> Value {
+    json!({"apiVersion": "stable.example.com/v1", "kind": "Widget", "metadata": {"name": name}, "data": data})
+}
+
+/// A widget in the form of another version.
+fn beta(mut widget: Value) -> Value {
+    widget["apiVersion"] = json!("stable.example.com/v1beta1");
+    widget
+}
+
+fn stored(server: &Server, name: &str) -> SharedObject {
+    let key = Key::new(&"widgets.stable.example.com.".into(), "ns", name).unwrap();
+    server.pipeline.store.state().object(&key).unwrap().clone()
+}
+
+fn form(version: &str, definition: u64) -> Option<Arc<WrittenAs>> {
+    let definition = orch_raft::Revision(definition);
+    Some(Arc::new(WrittenAs { version: version.into(), definition }))
+}
+
+#[tokio::test]
+async fn each_version_shows_and_takes_its_own_form() {
+    let converter = Renaming::ready();
+    let server = server(&converter, "v1", 7).await;
+    let created = server.post(V1BETA1, beta(widget("a", json!({"colour": "red"})))).await.object();
+    assert_eq!(
+        (&created["data"], &created["metadata"]["generation"]),
+        (&json!({"colour": "red"}), &json!(1))
+    );
+    let object = stored(&server, "a");
+    assert_eq!(object.index.written_as, form("v1", 7));
+    let bytes = String::from_utf8_lossy(&object.json);
+    assert!(bytes.contains(r#""data":{"color":"red"}"#), "{bytes}");
+    assert_eq!(server.get(&format!("{V1}/a")).await.json["data"], json!({"color": "red"}));
+    let shown = server.get(&format!("{V1BETA1}/a")).await.object();
+    assert_eq!(shown["data"], json!({"colour": "red"}));
+    for key in ["uid", "resourceVersion", "name", "creationTimestamp"] {
+        assert_eq!(shown["metadata"][key], created["metadata"][key], "{key}");
+    }
+    let merged =
+        server.merge(&format!("{V1BETA1}/a"), json!({"data": {"colour": "blue", "size": "9"}})).await;
+    assert_eq!(merged.object()["data"], json!({"colour": "blue", "size": "9"}));
+    let mut whole = server.get(&format!("{V1}/a")).await.object();
+    assert_eq!(whole["data"], json!({"color": "blue", "size": "9"}));
+    whole["data"]["color"] = json!("green");
+    (whole["apiVersion"], whole["kind"]) = (json!("stable.example.com/v1"), json!("Widget"));
+    assert_eq!(server.put(&format!("{V1}/a"), whole).await.object()["metadata"]["generation"], 3);
+    let dry = server.merge(&format!("{V1BETA1}/a?dryRun=All"), json!({"data": {"colour": "none"}})).await;
+    assert_eq!(dry.object()["data"]["colour"], "none");
+    let gone = server.delete(&format!("{V1BETA1}/a"), json!(null)).await;
+    assert_eq!((gone.code, gone.json["status"].as_str()), (200, Some("Success")));
+}
+
+#[tokio::test]
+async fn bytes_that_are_current_are_handed_out_undecoded() {
+    let converter = Renaming::ready();
+    let server = server(&converter, "v1", 7).await;
+    server.create(V1, widget("a", json!({"color": "red"}))).await;
+    let object = stored(&server, "a");
+    let request = server.get(&format!("{V1}/a")).await.object();
+    assert_eq!(request["data"], json!({"color": "red"}));
+    assert!(converter.asked().is_empty(), "nothing was converted");
+    let resource = server.pipeline.registry().find("stable.example.com", "v1", "widgets").unwrap().clone();
+    let mut objects = [object.clone()];
+    super::super::staged::convert_all(&resource, &mut objects, &Budget::default()).await.unwrap();
+    assert!(Arc::ptr_eq(&objects[0], &object));
+    // Under a newer definition they are completed, without a converter.
+    serve(&server, &converter, "v1", 8);
+    let resource = server.pipeline.registry().find("stable.example.com", "v1", "widgets").unwrap().clone();
+    super::super::staged::convert_all(&resource, &mut objects, &Budget::default()).await.unwrap();
+    assert!(!Arc::ptr_eq(&objects[0], &object) && converter.asked().is_empty());
+    assert_eq!((&objects[0].json, &objects[0].index.written_as), (&object.json, &form("v1", 8)));
+    assert_eq!(objects[0].json_around_revision(), object.json_around_revision());
+}
+
+#[tokio::test]
+async fn objects_keep_their_form_until_they_are_touched() {
+    let converter = Renaming::ready();
+    let server = server(&converter, "v1beta1", 7).await;
+    server.create(V1, widget("a", json!({"color": "red"}))).await;
+    server.create(V1, widget("b", json!({"color": "red"}))).await;
+    serve(&server, &converter, "v1", 8);
+    assert_eq!(server.get(&format!("{V1}/a")).await.json["data"], json!({"color": "red"}));
+    assert_eq!(stored(&server, "a").index.written_as, form("v1beta1", 7), "a read rewrites nothing");
+    // A change of nothing is one of the form.
+    server.merge(&format!("{V1BETA1}/a"), json!({})).await.object();
+    let rewritten = stored(&server, "a");
+    assert_eq!(rewritten.index.written_as, form("v1", 8));
+    assert!(String::from_utf8_lossy(&rewritten.json).contains(r#""data":{"color":"red"}"#));
+    let items = server.get(V1BETA1).await.json["items"].clone();
+    let data: Vec<&Value> = items.as_array().unwrap().iter().map(|item| &item["data"]).collect();
+    assert_eq!(data, [&json!({"colour": "red"}), &json!({"colour": "red"})]);
+    let deleted = server.delete(V1, json!(null)).await.json["items"].clone();
+    assert_eq!(deleted[1]["data"], json!({"color": "red"}));
+}
+
+#[tokio::test]
+async fn a_list_is_converted_in_batches_and_waits_once_for_each() {
+    let ready = Renaming::ready();
+    let server = server(&ready, "v1", 7).await;
+    for at in 0..5 {
+        server.create(V1, widget(&format!("w{at}"), json!({"color": "red"}))).await;
+    }
+    let waiting = Renaming::waiting();
+    serve(&server, &waiting, "v1", 7);
+    {
+        let mut list = Box::pin(server.get(V1BETA1));
+        assert!((&mut list).now_or_never().is_none(), "it waits");
+        waiting.answer(1);
+        let items = list.await.json["items"].clone();
+        assert_eq!(items.as_array().unwrap().len(), 5);
+        assert_eq!(items[4]["data"], json!({"colour": "red"}));
+    }
+    assert_eq!(waiting.asked(), [5], "one question for the whole list");
+    // A write asks for the old object, for what is stored, and for the answer.
+    waiting.answer(3);
+    let merged = server.merge(&format!("{V1BETA1}/w1"), json!({"data": {"colour": "blue"}})).await.object();
+    assert_eq!(merged["data"], json!({"colour": "blue"}));
+    assert_eq!(waiting.asked(), [5, 1, 1, 1]);
+    assert_eq!(server.get(&format!("{V1}/w1")).await.json["data"], json!({"color": "blue"}));
+}
+
+#[tokio::test]
+async fn a_failure_is_the_answer_to_every_verb_and_nothing_is_changed() {
+    let converter = Renaming::ready();
+    let server = server(&converter, "v1", 7).await;
+    server.create(V1, widget("a", json!({"color": "red"}))).await;
+    let told = "conversion webhook for stable.example.com/v1, Kind=Widget failed: no route";
+    converter.fail(Some(told));
+    let before = stored(&server, "a").revision;
+    for reply in [
+        server.get(&format!("{V1BETA1}/a")).await,
+        server.get(V1BETA1).await,
+        server.post(V1BETA1, beta(widget("b", json!({})))).await,
+        server.merge(&format!("{V1BETA1}/a"), json!({"data": {"x": "y"}})).await,
+        server.delete(V1BETA1, json!(null)).await,
+    ] {
+        assert_eq!(reply.refusal(), (500, told));
+        assert_eq!(reply.json.get("reason").and_then(Value::as_str).unwrap_or_default(), "");
+    }
+    assert_eq!(stored(&server, "a").revision, before);
+    assert_eq!(
+        server.get(V1).await.json["items"].as_array().unwrap().len(),
+        1,
+        "the stored version is served"
+    );
+}
+
+#[tokio::test]
+async fn managers_of_both_versions_own_the_fields_of_their_own() {
+    let converter = Renaming::ready();
+    let server = server(&converter, "v1", 7).await;
+    let config = |version: &str, data: Value| {
+        json!({
+            "apiVersion": format!("stable.example.com/{version}"), "kind": "Widget",
+            "metadata": {"name": "a"}, "data": data,
+        })
+    };
+    let path = |base: &str| format!("{base}/a");
+    server.apply(&path(V1BETA1), "old", config("v1beta1", json!({"colour": "red"}))).await.object();
+    let conflict = server.apply(&path(V1), "new", config("v1", json!({"color": "blue"}))).await;
+    assert_eq!(conflict.code, 409, "{}", conflict.json);
+    assert!(conflict.json["message"].as_str().unwrap().contains("old"), "{}", conflict.json);
+    let same = server.apply(&path(V1), "new", config("v1", json!({"color": "red"}))).await.object();
+    let managers = same["metadata"]["managedFields"].as_array().unwrap();
+    let owned = |manager: &str| {
+        let entry = managers.iter().find(|entry| entry["manager"] == manager).unwrap();
+        entry["fieldsV1"]["f:data"].clone()
+    };
+    assert_eq!((owned("old"), owned("new")), (json!({"f:colour": {}}), json!({"f:color": {}})));
+    let forced = server
+        .apply(&format!("{}?force=true", path(V1)), "new", config("v1", json!({"color": "blue"})))
+        .await;
+    let left = forced.object()["metadata"]["managedFields"].clone();
+    assert_eq!(left.as_array().unwrap().len(), 1, "a field that was taken is nobody else's: {left}");
+}
