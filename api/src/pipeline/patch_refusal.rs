@@ -96,10 +96,9 @@ pub(super) fn apply_error(request: Request<'_>, error: &ApplyError) -> ApiError 
             causes: conflicts.shown().map(|conflict| (conflict.cause(), conflict.path())).collect(),
         },
         ApplyError::Typed { object, .. } if request.resource.rules.confidential => {
-            ApiError::Unsupported(format!("failed to create typed patch object ({object})"))
+            ApiError::BadRequest(format!("failed to create typed patch object ({object})"))
         }
-        ApplyError::Typed { .. } => ApiError::Unsupported(error.to_string()),
-        ApplyError::ManagedFieldsGiven => ApiError::BadRequest(error.to_string()),
+        ApplyError::ManagedFieldsGiven | ApplyError::Typed { .. } => ApiError::BadRequest(error.to_string()),
         ApplyError::TooManyFields(_) => ApiError::ObjectTooLarge(error.to_string()),
         ApplyError::Managed(_) | ApplyError::Item(_) => ApiError::Internal(error.to_string()),
     }
