@@ -5,6 +5,7 @@ use orch_rules::kinds::defined::described::{Types, deprecation, resource_type, s
 
 use super::*;
 use crate::conversion::testing::Renaming;
+use crate::follow::Builder;
 use crate::registry::{DeclaredKind, DeclaredVersion, End, Published, Stage, Tables};
 
 fn definition() -> Value {
@@ -50,7 +51,7 @@ fn registry() -> Arc<Registry> {
     let object = builtin.schema.find_type("core.v1.ConfigMap").unwrap();
     let types = Types { object, scale: builtin.schema.find_type("autoscaling.v1.Scale").unwrap() };
     let json = bytes::Bytes::from(definition.to_string());
-    let tables = Tables::later(|| panic!("no document needs the tables"));
+    let tables = Tables::later(Builder::default(), || panic!("no document needs the tables"));
     let version = |version: &Value| DeclaredVersion {
         definition: resource_type(&definition, version, types),
         schema: tables.clone(),
