@@ -1,7 +1,7 @@
 //! Something large that one task makes for all requests that need it.
 //!
-//! Owns the choice of the one that makes it, and the end that the others wait for without a thread. It starts no task, and does
-//! not keep what is made.
+//! Owns the choice of the one that makes it, on a thread for blocking work, and the end that the others wait for without a thread.
+//! It does not keep what is made.
 //!
 //! Invariant: the wait ends also where the maker panics or is never run.
 
@@ -25,6 +25,18 @@ impl Making {
     pub fn claim(&self) -> Option<Maker> {
         let is_first = !self.is_begun.swap(true, Ordering::Relaxed);
         is_first.then(|| Maker(self.over.clone().drop_guard()))
+    }
+
+    /// Has `work` done on a thread for blocking work by the first that asks, and waits until that is over. All others wait
+    /// without a thread. Where the first one goes away, the work goes on for them.
+    pub async fn make_once(&self, work: impl FnOnce() + Send + 'static) {
+        if let Some(maker) = self.claim() {
+            drop(tokio::task::spawn_blocking(move || {
+                let _maker = maker;
+                work();
+            }));
+        }
+        self.wait().await;
     }
 
     /// Completes when the maker is done, whether it was made or not.

@@ -200,6 +200,7 @@ impl<S: Store> Client<S> {
 
     async fn send(&self, verb: Verb, place: Place<'_>, action: Action, body: &Value) -> Result<(), ApiError> {
         let Place { resource, path } = place;
+        resource.make_tables().await?;
         let (namespace, name) = ObjectPath::of(path).parts();
         let target = Target {
             group: resource.group.clone(),

@@ -3,7 +3,9 @@
 //! Owns which of them are served, and what of a kind stays the same when its definition is written again: its tables as long as
 //! the schema of a version is the same, and its watches as long as the form of its objects is.
 //!
-//! Invariant: what is served of a definition is a function of its object and its record, whatever came before.
+//! Invariant: what is served of a definition is a function of its object and its record, whatever came before, and of whether another
+//! kind has its place.
+//! Invariant: no change is lost: those that were not made are told again, also after a panic of whoever was to make them.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -22,7 +24,7 @@ use super::outline::Outline;
 use super::record::{DefinitionRecord, record_key};
 use super::tables::VersionTables;
 use super::{DEFINITIONS, RECORDS};
-use crate::follow::{Derived, Digest};
+use crate::follow::{Builder, Derived, Digest};
 use crate::registry::{DeclaredKind, DeclaredVersion, End, Kind, Published, Record, Stage, storage_of};
 
 /// The definitions of a cluster.
@@ -30,9 +32,15 @@ pub(super) struct Declared {
     base: Arc<Schema>,
     brand: &'static Brand,
     sources: [Arc<str>; 2],
+    /// Where tables are made.
+    builder: Builder,
     entries: BTreeMap<Arc<str>, Entry>,
-    /// Names of the definitions that changed since the last call of [`Declared::settle`].
+    /// Names of the definitions that changed since what is served was noted.
     changed: BTreeSet<Arc<str>>,
+    /// Names of those that are not served, because another kind has their place.
+    refused: BTreeSet<Arc<str>>,
+    /// The state that was read was found wrong: the next one is read with distrust.
+    is_distrusted: bool,
 }
 
 /// One definition.
@@ -41,6 +49,8 @@ struct Entry {
     object: Option<SharedObject>,
     record: Option<SharedObject>,
     served: Option<Served>,
+    /// What is served was read from a wrong state: neither tables nor watches of it are kept, whatever their revisions say.
+    is_wrong: bool,
 }
 
 /// A definition whose objects are served.
@@ -67,6 +77,10 @@ pub(super) struct Settled {
     pub(super) gone: HashSet<Arc<str>>,
     /// Kinds that are served now, each in all its versions.
     pub(super) kinds: Vec<Vec<Kind>>,
+    /// Names of the definitions of `kinds`.
+    names: Vec<Arc<str>>,
+    /// What is served then of each definition that was looked at.
+    next: Vec<(Arc<str>, Option<Served>)>,
 }
 
 impl Settled {
@@ -78,35 +92,69 @@ impl Settled {
 
 impl Declared {
     /// No definition yet; kinds stand on the types of `base`.
-    pub(super) fn new(base: Arc<Schema>, brand: &'static Brand) -> Self {
-        let sources = super::sources();
-        Declared { base, brand, sources, entries: BTreeMap::new(), changed: BTreeSet::new() }
+    pub(super) fn new(base: Arc<Schema>, brand: &'static Brand, builder: Builder) -> Self {
+        let (sources, changed, refused) = (super::sources(), BTreeSet::new(), BTreeSet::new());
+        let entries = BTreeMap::new();
+        Declared { base, brand, sources, builder, entries, changed, refused, is_distrusted: false }
     }
 
-    /// The change to what is served now. The next call tells of later ones.
-    pub(super) fn settle(&mut self) -> Settled {
+    /// Keeps nothing of what is served of the definitions that are others in the state that is read next: that of the last one
+    /// was found wrong, and its revisions tell of other definitions.
+    pub(super) fn distrust(&mut self) {
+        self.is_distrusted = true;
+    }
+
+    /// The change to what is served now: the same until [`Declared::note_served`] is told that it was made.
+    pub(super) fn settle(&self) -> Settled {
         let mut settled = Settled::default();
-        for name in std::mem::take(&mut self.changed) {
-            let Some(entry) = self.entries.get_mut(&name) else { continue };
-            let (next, kinds) = match entry.declare(&name, &self.base, self.brand) {
-                Some((served, kinds)) => (Some(served), Some(kinds)),
-                None => (None, None),
-            };
-            let is_same = match (&entry.served, &next) {
-                (Some(before), Some(next)) => before.is_same(next),
-                (None, None) => true,
-                _ => false,
-            };
-            if !is_same {
-                settled.gone.extend(entry.served.iter().map(|before| before.storage.clone()));
-                settled.kinds.extend(kinds);
+        self.changed.iter().for_each(|name| self.settle_one(name, &mut settled));
+        if !settled.gone.is_empty() {
+            // One of the places that are free now may be theirs.
+            let waiting = self.refused.difference(&self.changed);
+            waiting.for_each(|name| self.settle_one(name, &mut settled));
+        }
+        settled
+    }
+
+    fn settle_one(&self, name: &Arc<str>, settled: &mut Settled) {
+        let Some(entry) = self.entries.get(name) else { return };
+        let (next, kinds) = match entry.declare(name, self) {
+            Some((served, kinds)) => (Some(served), Some(kinds)),
+            None => (None, None),
+        };
+        let is_same = match (&entry.served, &next) {
+            (Some(before), Some(next)) => !entry.is_wrong && before.is_same(next),
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_same {
+            settled.gone.extend(entry.served.iter().map(|before| before.storage.clone()));
+            if let Some(kinds) = kinds {
+                settled.kinds.push(kinds);
+                settled.names.push(name.clone());
             }
-            entry.served = next;
+        }
+        settled.next.push((name.clone(), next));
+    }
+
+    /// Notes that `settled` is served from now on, but for the kinds at the places `refused`, which other kinds have taken: these
+    /// are tried again with each change that frees a place.
+    pub(super) fn note_served(&mut self, settled: Settled, refused: Vec<usize>) {
+        for (name, next) in settled.next {
+            self.refused.remove(&name);
+            let Some(entry) = self.entries.get_mut(&name) else { continue };
+            (entry.served, entry.is_wrong) = (next, false);
             if entry.object.is_none() && entry.record.is_none() {
                 self.entries.remove(&name);
             }
         }
-        settled
+        for name in refused.into_iter().filter_map(|at| settled.names.get(at)) {
+            if let Some(entry) = self.entries.get_mut(name) {
+                entry.served = None;
+                self.refused.insert(name.clone());
+            }
+        }
+        self.changed.clear();
     }
 
     fn note(&mut self, source: &Arc<str>, path: &Arc<str>, object: Option<&SharedObject>) {
@@ -141,9 +189,12 @@ impl Derived for Declared {
                 let before = self.entries.get(name).and_then(|entry| entry.of(&source));
                 if before.is_none_or(|before| !is_same_object(before, object)) {
                     self.note(&source, name, Some(object));
+                    let entry = self.entries.entry(name.clone()).or_default();
+                    entry.is_wrong |= self.is_distrusted;
                 }
             }
         }
+        self.is_distrusted = false;
     }
 }
 
@@ -157,7 +208,7 @@ impl Entry {
     }
 
     /// What is served of the definition, and the kinds for a registry; `None`: nothing is.
-    fn declare(&self, name: &str, base: &Arc<Schema>, brand: &'static Brand) -> Option<(Served, Vec<Kind>)> {
+    fn declare(&self, name: &str, of: &Declared) -> Option<(Served, Vec<Kind>)> {
         let (object, record) = (self.object.as_ref()?, self.record.as_ref()?);
         let outline = match Outline::of(&object.json) {
             Ok(outline) => outline,
@@ -169,9 +220,10 @@ impl Entry {
         let stage = outline.stage()?;
         let key = record_key(name)?;
         let known = DefinitionRecord::of(record);
-        let maker =
-            Maker { object, outline: &outline, record: &known, before: self.served.as_ref(), base, brand };
-        let (served, declared) = maker.make(stage, Record { key, revision: record.revision })?;
+        let before = self.served.as_ref().filter(|_| !self.is_wrong);
+        let maker = Maker { object, outline: &outline, record: &known, before, of };
+        let (revision, created) = (record.revision, record.created);
+        let (served, declared) = maker.make(stage, Record { key, revision, created })?;
         Some((served, declared.kinds()))
     }
 }
@@ -195,8 +247,7 @@ struct Maker<'a> {
     record: &'a DefinitionRecord,
     /// The same definition as it was served before.
     before: Option<&'a Served>,
-    base: &'a Arc<Schema>,
-    brand: &'static Brand,
+    of: &'a Declared,
 }
 
 impl Maker<'_> {
@@ -214,7 +265,7 @@ impl Maker<'_> {
         let declared = DeclaredKind {
             versions: outline.served().map(|version| self.declared(version, &versions)).collect(),
             stored: stored.clone(),
-            stored_type: VersionTables::root(self.base),
+            stored_type: VersionTables::root(&self.of.base),
             stored_schema: versions.get(name)?.tables.tables(),
             converter: converter::of(&outline.0),
             record: Some(record),
@@ -239,7 +290,9 @@ impl Maker<'_> {
                 same.tables.renew(self.object);
                 same.tables.clone()
             }
-            None => VersionTables::new(self.object, name, self.base, self.brand),
+            None => {
+                VersionTables::new(self.object, name, self.of.base.clone(), self.of.brand, self.of.builder)
+            }
         };
         let end = before.filter(|before| before.form == form).map(|same| same.end.clone());
         Version { since, form, tables, end: end.unwrap_or_default() }
@@ -247,8 +300,8 @@ impl Maker<'_> {
 
     fn declared(&self, version: &Value, versions: &BTreeMap<String, Version>) -> DeclaredVersion {
         let made = &versions[version.text("name")];
-        let scale = self.base.find_type("autoscaling.v1.Scale").expect("it is a built-in type");
-        let types = Types { object: VersionTables::root(self.base), scale };
+        let scale = self.of.base.find_type("autoscaling.v1.Scale").expect("it is a built-in type");
+        let types = Types { object: VersionTables::root(&self.of.base), scale };
         // Its name in paths and in the store is the definition's, whatever somebody wrote into the status.
         let plural = self.outline.plural().to_owned();
         DeclaredVersion {

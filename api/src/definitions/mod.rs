@@ -20,11 +20,16 @@ mod declared;
 mod outline;
 pub(crate) mod record;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::future::select;
 use orch_proto::Brand;
 use orch_raft::object::SharedObject;
 use orch_raft::{Revision, Store};
@@ -48,7 +53,8 @@ pub const RECORDS: &str = "_definitions";
 /// milliseconds with thousands of definitions.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// How old the applied state may be from which a path is said to lead nowhere, where a quorum cannot be asked.
+/// Longest wait for the newest state. Members are behind by milliseconds; where no quorum answers, a path is said to lead nowhere by
+/// the state that this node has.
 const REFRESH_MAX: Duration = Duration::from_secs(2);
 
 /// The definitions that a node follows. Clones share them.
@@ -63,6 +69,8 @@ struct Shared {
     follower: Arc<tokio::sync::Mutex<Option<Follower<Declared>>>>,
     /// What the registry is up to date with.
     seen: Mutex<Option<Seen>>,
+    /// The store's count of revoked states as of what is served, without a lock: each request for a custom kind looks.
+    trusted: AtomicU64,
     /// Held while a quorum is asked for the newest state.
     refreshing: tokio::sync::Mutex<u64>,
     /// Number of the last refresh that began.
@@ -101,10 +109,16 @@ impl Definitions {
             brand: registry.brand,
             follower: Arc::default(),
             seen: Mutex::default(),
+            trusted: AtomicU64::new(0),
             refreshing: tokio::sync::Mutex::default(),
             begun: Mutex::default(),
             builder,
         }))
+    }
+
+    /// Whether what is served was derived from a state of `store` that was not revoked since.
+    pub(crate) fn is_trusted<S: Store>(&self, store: &S) -> bool {
+        self.0.trusted.load(Ordering::Relaxed) == store.revocations()
     }
 
     /// Whether the registry is up to date with `applied`.
@@ -142,19 +156,26 @@ impl Definitions {
         applied: &Applied,
         served: &Handle,
     ) {
+        let seen = self.0.seen.lock().map_or(0, |seen| seen.revocations);
         let follower = match &mut *follower {
             Some(follower) => {
+                if seen < applied.revocations() {
+                    follower.value_mut().distrust();
+                }
                 follower.advance(applied);
                 follower
             }
-            none => none.insert(Follower::new(Declared::new(self.0.base.clone(), self.0.brand), applied)),
+            none => {
+                let empty = Declared::new(self.0.base.clone(), self.0.brand, self.0.builder);
+                none.insert(Follower::new(empty, applied))
+            }
         };
-        let settled = follower.value_mut().settle();
-        if !settled.is_nothing() {
-            replace(served, settled);
-        }
+        let mut change = follower.value().settle();
+        let refused = if change.is_nothing() { Vec::new() } else { replace(served, &mut change) };
+        follower.value_mut().note_served(change, refused);
         let revision = applied.state.applied();
         *self.0.seen.lock() = Some(Seen { revision, revocations: applied.revocations() });
+        self.0.trusted.store(applied.revocations(), Ordering::Relaxed);
     }
 
     /// The same, of a state that is no older than the call. Calls that come together ask the quorum once.
@@ -167,12 +188,8 @@ impl Definitions {
                 *begun += 1;
                 *begun
             };
-            match store.barrier().await {
-                Ok(revision) => {
-                    store.wait_applied(revision, REFRESH_MAX).await;
-                }
-                Err(error) => tracing::debug!(%error, "a path is looked for in the state that this node has"),
-            }
+            let (asked, given_up) = (pin!(newest(store)), pin!(store.sleep(REFRESH_MAX)));
+            select(asked, given_up).await;
             *done = number;
         }
         drop(done);
@@ -184,20 +201,35 @@ impl Definitions {
         let mut changed = sources().map(|source| store.subscribe(&source));
         loop {
             self.catch_up(store, served).await;
-            any_changed(&mut changed).await;
+            if self.is_current(&Applied::of(store)) {
+                any_changed(&mut changed).await;
+            }
             store.sleep(GATHER).await;
         }
     }
 }
 
-/// Serves what `settled` says. A kind that would take the place of another one is not served.
-fn replace(served: &Handle, settled: Settled) {
-    let Settled { gone, kinds } = settled;
+/// Waits until `store` has applied what was written before.
+async fn newest<S: Store>(store: &S) {
+    match store.barrier().await {
+        Ok(revision) => {
+            store.wait_applied(revision, REFRESH_MAX).await;
+        }
+        Err(error) => tracing::debug!(%error, "a path is looked for in the state that this node has"),
+    }
+}
+
+/// Serves what `change` says. A kind that would take the place of another one is not served; returns the places of these.
+fn replace(served: &Handle, change: &mut Settled) -> Vec<usize> {
+    let (gone, kinds) = (&change.gone, std::mem::take(&mut change.kinds));
+    let mut places = Vec::new();
     let Ok(_) = served.update(|now| {
-        let (next, refused) = now.replaced(&gone, kinds);
-        for occupied in refused {
+        let (next, refused) = now.replaced(gone, kinds);
+        for (at, occupied) in refused {
             tracing::warn!(%occupied, "a definition is not served");
+            places.push(at);
         }
         Ok::<_, Infallible>(next)
     });
+    places
 }

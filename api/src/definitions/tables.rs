@@ -14,6 +14,7 @@ use orch_schema::{Schema, TypeId};
 use parking_lot::Mutex;
 
 use super::compile::compiled;
+use crate::follow::Builder;
 use crate::registry::{MakeConstraints, Tables};
 
 /// What is compiled of a version. Clones share it.
@@ -33,22 +34,23 @@ struct Shared {
 }
 
 impl VersionTables {
-    /// The tables of `version` of `definition`, over the types of `base`. Nothing is compiled yet.
+    /// The tables of `version` of `definition`, over the types of `base`, which `builder` makes. Nothing is compiled yet.
     pub(super) fn new(
         definition: &SharedObject,
         version: &str,
-        base: &Arc<Schema>,
+        base: Arc<Schema>,
         brand: &'static Brand,
+        builder: Builder,
     ) -> VersionTables {
         let shared = Arc::new(Shared {
             version: version.to_owned(),
-            base: base.clone(),
+            base,
             brand,
             source: Mutex::new(Some(definition.clone())),
             made: OnceLock::new(),
         });
         let own = shared.clone();
-        VersionTables { tables: Tables::later(move || own.made().schema.clone()), shared }
+        VersionTables { tables: Tables::later(builder, move || own.made().schema.clone()), shared }
     }
 
     /// The type of the version's objects, which is known before anything is compiled: the first own one.

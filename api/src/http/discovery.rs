@@ -8,7 +8,6 @@ use orch_proto::Brand;
 
 use super::headers::{accept, header_text};
 use super::respond;
-use super::served::make_once;
 use super::stages::Arrived;
 use crate::error::ApiError;
 use crate::negotiate::{Encoding, JSON, Representation, clauses, encoding_of, negotiate_whole, wants_pretty};
@@ -20,16 +19,16 @@ use crate::render::{meta_document, whole_document};
 /// # Errors
 /// `UnknownPath`, `NoPage`: there is none. `MethodNotAllowed`: the method is no read.
 pub(super) async fn answer(arrived: &Arrived, path: &str) -> Result<Response<Body>, ApiError> {
-    let registry = &arrived.served.registry;
+    let registry = &arrived.served().registry;
     if let Some(making) = registry.discovery_to_make(path) {
         // Definitions may give a group thousands of resources: a thread for blocking work does that once.
         let (own, place) = (registry.clone(), path.to_owned());
-        make_once(making, move || own.make_discovery(&place)).await;
+        making.make_once(move || own.make_discovery(&place)).await;
         if registry.discovery_to_make(path).is_some() {
             return Err(ApiError::Internal(format!("discovery at {path} cannot be made")));
         }
     }
-    let found = if path == "/api" { Some(&arrived.served.node.versions) } else { registry.discovery(path) };
+    let found = if path == "/api" { Some(&arrived.served().node.versions) } else { registry.discovery(path) };
     let Some(document) = found else { return Err(arrived.not_found_error()) };
     if arrived.method != Method::GET && arrived.method != Method::HEAD {
         return Err(ApiError::MethodNotAllowed);
@@ -74,7 +73,7 @@ fn answer_plain(
     arrived: &Arrived,
     accept: Option<&str>,
 ) -> Result<Response<Body>, ApiError> {
-    let registry = &arrived.served.registry;
+    let registry = &arrived.served().registry;
     let agent = header_text(&arrived.headers, &header::USER_AGENT);
     let representation = negotiate_whole(accept, agent, &arrived.query, registry.brand)?;
     let bytes = meta_document(document.kind, &document.value, representation, &registry.schema);
@@ -83,7 +82,7 @@ fn answer_plain(
 
 /// An aggregated discovery document, or 304 if the client has it.
 fn answer_aggregated(found: &Aggregated, encoding: Encoding, arrived: &Arrived) -> Response<Body> {
-    let registry = &arrived.served.registry;
+    let registry = &arrived.served().registry;
     let mut response = if respond::is_known(&arrived.headers, &found.etag) {
         respond::not_modified()
     } else {

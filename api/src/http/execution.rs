@@ -17,7 +17,6 @@ use super::deadline::{deadline, run_until_deadline};
 use super::headers::header_text;
 use super::held::{COUNTED_BYTES_MIN, Hold, Payer, keep_until_sent};
 use super::pool::OwnedRequest;
-use super::served::make_tables;
 use super::stages::{Authorized, Operation, Seated, status_response};
 use super::{Api, audited, respond};
 use crate::error::ApiError;
@@ -54,7 +53,7 @@ impl<S: Store> Api<S> {
         let response = run_until_deadline(store, limit, verb, &budget, async {
             let is_own = endpoint.action == Action::Object;
             if !verb.is_read() || !is_own || !representation.is_as_stored(endpoint.resource) {
-                make_tables(endpoint.resource).await?;
+                endpoint.resource.make_tables().await?;
             }
             let (hold, body) = match small {
                 Some(body) => (None, body),
@@ -165,7 +164,7 @@ impl<'a> Seated<'a, Operation<'a>> {
         let (arrived, Operation { target, endpoint, verb }) = (self.arrived(), self.operation());
         Request {
             verb,
-            registry: &arrived.served.registry,
+            registry: &arrived.served().registry,
             target,
             resource: endpoint.resource,
             action: endpoint.action,

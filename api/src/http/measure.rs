@@ -7,8 +7,9 @@ use http::{Method, Response};
 use orch_raft::Store;
 
 use super::headers::header_text;
-use super::stages::{Arrived, RequestInfo, Resolved, ResourceRoute};
+use super::stages::{Arrived, RequestInfo};
 use super::{Api, respond};
+use crate::endpoint::Endpoint;
 use crate::error::ApiError;
 use crate::metrics::{Exposition, InFlight, LongRunning, Measured, TEXT_FORMAT};
 use crate::pipeline::Request;
@@ -24,11 +25,15 @@ const SLIS_PATH: &str = "/metrics/slis";
 const APPLY: &str = "application/apply-patch";
 
 impl<S: Store> Api<S> {
-    /// Counts a request for a resource as under way, and notes what it is.
-    pub(super) fn measure_begin(&self, resolved: &Resolved<'_, ResourceRoute<'_>>) -> Option<InFlight> {
-        let (arrived, route) = (resolved.arrived(), resolved.route());
-        let RequestInfo { target, verb, .. } = route.info;
-        let (endpoint, verb) = (route.endpoint_to_measure()?, *verb);
+    /// Counts a request for a resource as under way, and notes what it is; `endpoint` is `None` where its path leads nowhere.
+    pub(super) fn measure_begin(
+        &self,
+        arrived: &Arrived,
+        info: &RequestInfo,
+        endpoint: Option<&Endpoint<'_>>,
+    ) -> Option<InFlight> {
+        let (RequestInfo { target, verb, .. }, endpoint) = (info, endpoint?);
+        let verb = *verb;
         let content_type = header_text(&arrived.headers, &http::header::CONTENT_TYPE);
         let is_apply = verb == Some(Verb::Patch) && content_type.starts_with(APPLY);
         let is_dry_run = verb.is_some_and(|verb| !verb.is_read()) && arrived.query.value("dryRun").is_some();
@@ -99,7 +104,7 @@ impl<S: Store> Api<S> {
         let slis = &self.checks.slis;
         match arrived.method {
             Method::GET | Method::HEAD => {
-                let text = slis.render(arrived.served.registry.brand, exposition);
+                let text = slis.render(arrived.served().registry.brand, exposition);
                 Ok(respond::bytes(200, TEXT_FORMAT, text.into()))
             }
             Method::DELETE => {

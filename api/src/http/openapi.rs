@@ -61,7 +61,7 @@ pub(super) async fn answer(
     let Some(form) = form(path, accept(&arrived.headers).as_deref()) else {
         return Ok(empty(StatusCode::NOT_ACCEPTABLE));
     };
-    let document = find(arrived.served.clone(), path, form).await?;
+    let document = find(arrived.served().clone(), path, form).await?;
     if arrived.method != Method::GET && arrived.method != Method::HEAD {
         return Err(ApiError::MethodNotAllowed);
     }

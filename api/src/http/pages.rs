@@ -34,7 +34,7 @@ impl<S: Store> Api<S> {
         // The root is empty without its slash.
         if path.is_empty() {
             let is_read = arrived.method == Method::GET || arrived.method == Method::HEAD;
-            let index = || respond::json(200, self.index(&arrived.served.registry));
+            let index = || respond::json(200, self.index(&arrived.served().registry));
             return if is_read { Ok(index()) } else { Err(ApiError::MethodNotAllowed) };
         }
         discovery::answer(arrived, path).await

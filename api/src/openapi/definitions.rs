@@ -138,12 +138,13 @@ impl<'a> Definitions<'a> {
                 }
                 Waiting::Declared(resource) => {
                     let schema = resource.published.as_ref().map(Published::schema).transpose()?;
-                    let references = self.references();
-                    self.declared(&references).object(&resource, &schema.unwrap_or_default())
+                    let (references, fields) = (self.references(), selectable_fields(&resource)?);
+                    self.declared(&references).object(&resource, &schema.unwrap_or_default(), &fields)
                 }
                 Waiting::DeclaredList(resource) => {
                     let (references, items) = (self.references(), self.reference_to_object(resource.clone()));
-                    self.declared(&references).list(&resource, items)
+                    let fields = selectable_fields(&resource)?;
+                    self.declared(&references).list(&resource, items, &fields)
                 }
             };
             self.texts.insert(name, definition.to_string());
@@ -305,6 +306,12 @@ pub(super) fn head() -> [(String, Value); 2] {
              absent; never changes.",
         ),
     ]
+}
+
+/// The selectable fields that a declared kind publishes.
+fn selectable_fields(resource: &Resource) -> io::Result<Vec<String>> {
+    let fields = resource.published.as_ref().map(Published::selectable_fields).transpose()?;
+    Ok(fields.unwrap_or_default())
 }
 
 /// The published default of an absent field, if any.

@@ -169,8 +169,12 @@ impl<S: Store> Pipeline<S> {
         revision: Revision,
     ) -> Result<Arc<Collection>, ApiError> {
         self.not_older_than(revision).await?;
-        let expired = |_: Compacted| ApiError::Expired { message: EXPIRED.to_owned(), continue_token: None };
-        self.store.collection_at(&request.resource.storage, revision).await.map_err(expired)
+        let expired = || ApiError::Expired { message: EXPIRED.to_owned(), continue_token: None };
+        if request.resource.defined_after(revision).is_some() {
+            return Err(expired());
+        }
+        let found = self.store.collection_at(&request.resource.storage, revision).await;
+        found.map_err(|_: Compacted| expired())
     }
 }
 

@@ -6,6 +6,7 @@
 //! pass untouched.
 //!
 //! Invariant: behind the stage an object has the identity and the revision that it had before it.
+//! Invariant: no thread that serves compiles tables here: the conversion waits until they are made.
 
 use std::sync::{Arc, OnceLock};
 
@@ -231,8 +232,34 @@ fn form_of(staged: &Staged, written_as: Option<&Arc<WrittenAs>>) -> Arc<WrittenA
     written_as.unwrap_or(&staged.stored).clone()
 }
 
-/// Begins the conversion of `pieces` to `target`. Those of its version are completed alone, without the converter.
+/// Begins the conversion of `pieces` to `target`, once the tables of that form are made: never on the thread that asks.
 fn convert(
+    resource: &Arc<Resource>,
+    staged: &Staged,
+    target: Target,
+    pieces: Vec<(Arc<WrittenAs>, Value)>,
+) -> Staging<Value> {
+    let tables = match target {
+        Target::Shown => &resource.schema,
+        Target::Stored => &staged.stored_schema,
+    };
+    // An object of an older definition is completed in its own version before it is converted.
+    if tables.are_made() && staged.stored_schema.are_made() {
+        return convert_with_tables(resource, staged, target, pieces);
+    }
+    let (resource, staged, tables) = (resource.clone(), staged.clone(), tables.clone());
+    let converting = async move {
+        for tables in [&tables, &staged.stored_schema] {
+            let made = tables.make().await;
+            made.map_err(|error| ApiError::Internal(format!("{resource:?}: {error}")))?;
+        }
+        convert_with_tables(&resource, &staged, target, pieces).await
+    };
+    Either::Right(converting.boxed())
+}
+
+/// The same, where the tables are made. Pieces of the target's version are completed alone, without the converter.
+fn convert_with_tables(
     resource: &Arc<Resource>,
     staged: &Staged,
     target: Target,

@@ -127,23 +127,24 @@ impl Registry {
     }
 
     /// The same without the resources whose objects are stored as one of `gone`, and with `kinds`, each with all versions of its
-    /// objects: a batch of changes is one step. A kind that would take a place of another one is left out; those are returned.
+    /// objects: a batch of changes is one step. A kind that would take a place of another one is left out; those are returned, each
+    /// with its place in `kinds`.
     pub fn replaced(
         &self,
         gone: &HashSet<Arc<str>>,
         kinds: Vec<Vec<Kind>>,
-    ) -> (Arc<Registry>, Vec<Occupied>) {
+    ) -> (Arc<Registry>, Vec<(usize, Occupied)>) {
         let kept = self.resources.iter().filter(|resource| !gone.contains(&resource.storage));
         let mut resources: Vec<Arc<Resource>> = kept.cloned().collect();
         let mut places = Places::default();
         let fits = resources.iter().all(|resource| places.take(resource));
         debug_assert!(fits, "what is served has places of its own");
         let mut refused = Vec::new();
-        for added in kinds.into_iter().map(resource::assemble) {
+        for (at, added) in kinds.into_iter().map(resource::assemble).enumerate() {
             match added.iter().find(|added| !places.has_room(added)) {
                 Some(found) => {
                     let (api_version, plural) = (found.api_version(), found.plural.clone());
-                    refused.push(Occupied { api_version, plural });
+                    refused.push((at, Occupied { api_version, plural }));
                 }
                 None => {
                     added.iter().for_each(|added| {

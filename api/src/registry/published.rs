@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
+use serde::Deserialize;
 
 /// The source of the published schema of one version.
 #[derive(Clone, Debug)]
@@ -13,6 +14,27 @@ pub struct Published {
     /// JSON of the definition.
     definition: Bytes,
     version: String,
+}
+
+/// A definition without its schemas.
+#[derive(Deserialize)]
+struct Outline {
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+struct Spec {
+    #[serde(default)]
+    versions: Vec<Version>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    selectable_fields: Value,
 }
 
 impl Published {
@@ -38,6 +60,19 @@ impl Published {
         let schema = own.and_then(|own| own.get_mut("schema")?.get_mut("openAPIV3Schema"));
         Ok(schema.map(Value::take).unwrap_or_default())
     }
+
+    /// The selectable fields of the version in the order of its definition, without the dots at their beginnings.
+    ///
+    /// # Errors
+    /// As of [`Published::schema`].
+    pub fn selectable_fields(&self) -> serde_json::Result<Vec<String>> {
+        let Outline { spec } = serde_json::from_slice(&self.definition)?;
+        // few: the versions of one definition.
+        let own = spec.versions.iter().find(|version| version.name == self.version);
+        let fields = own.and_then(|own| own.selectable_fields.as_array()).into_iter().flatten();
+        let paths = fields.map(|field| field.text("jsonPath"));
+        Ok(paths.map(|path| path.strip_prefix('.').unwrap_or(path).to_owned()).collect())
+    }
 }
 
 #[cfg(test)]
@@ -57,5 +92,15 @@ mod tests {
         assert_eq!(of(json!({"versions": versions}), "v1"), json!({"type": "object"}));
         assert_eq!(of(json!({"versions": versions}), "v2"), Value::Null);
         assert_eq!(of(json!({"versions": versions, "preserveUnknownFields": true}), "v1"), Value::Null);
+    }
+
+    #[test]
+    fn selectable_fields_are_those_of_the_version_in_its_order() {
+        let fields = json!([{"jsonPath": ".spec.size"}, {"jsonPath": ".spec.color"}]);
+        let versions = json!([{"name": "v1", "selectableFields": fields}, {"name": "v2"}]);
+        let definition = json!({"spec": {"preserveUnknownFields": true, "versions": versions}}).to_string();
+        let of =
+            |version: &str| Published::new(definition.clone().into(), version).selectable_fields().unwrap();
+        assert_eq!((of("v1"), of("v2")), (vec!["spec.size".to_owned(), "spec.color".to_owned()], Vec::new()));
     }
 }

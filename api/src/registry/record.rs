@@ -12,6 +12,8 @@ pub struct Record {
     pub key: Key,
     /// Its revision.
     pub revision: Revision,
+    /// The revision at which the definition was created: before, objects under the same name in the store were of another kind.
+    pub created: Revision,
 }
 
 impl Record {

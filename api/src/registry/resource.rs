@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use orch_proto::Brand;
+use orch_raft::Revision;
 use orch_rules::Action;
 use orch_rules::kinds::version::other_form;
 use orch_rules::kinds::{Strategy, strategy_for};
@@ -17,7 +18,7 @@ use super::published::Published;
 use super::record::{End, Record, Stage};
 use crate::authz::review::Review;
 use crate::conversion::{Conversion, ConvertFn, Direct, Staged};
-use crate::error::Subject;
+use crate::error::{ApiError, Subject};
 use crate::fields::{OtherVersion, Way};
 use crate::request::Verb;
 use crate::tables::Tables;
@@ -159,6 +160,12 @@ impl Resource {
         self.staged().is_some()
     }
 
+    /// Where `revision` is older than the kind, the revision at which that was defined: what is stored of `revision` under the
+    /// same name was of an earlier kind.
+    pub fn defined_after(&self, revision: Revision) -> Option<Revision> {
+        self.record.as_ref().map(|record| record.created).filter(|created| revision < *created)
+    }
+
     /// Whether this version stands for the stored objects where each of them counts once: of all versions of the same objects
     /// one. It is the version that objects are stored in, or the first one where a declared kind does not serve that.
     pub fn stands_for_stored(&self) -> bool {
@@ -198,6 +205,17 @@ impl Resource {
     /// The schema that holds [`Resource::stored_type`].
     pub fn stored_schema(&self) -> &Tables {
         self.staged().map_or(&self.schema, |staged| &staged.stored_schema)
+    }
+
+    /// Makes the tables of its own form and of the stored one where that has not been done.
+    ///
+    /// # Errors
+    /// `Internal`: making them has panicked, or the node stops.
+    pub async fn make_tables(&self) -> Result<(), ApiError> {
+        for tables in [&self.schema, self.stored_schema()] {
+            tables.make().await.map_err(|error| ApiError::Internal(format!("{self:?}: {error}")))?;
+        }
+        Ok(())
     }
 
     /// The type of the bytes that come to the renderer.

@@ -31,7 +31,7 @@ impl<S: Store> Watch<S> {
     ///
     /// # Errors
     /// Bad options and selectors; a revision that this cluster does not reach; no quorum for a start at the newest
-    /// state. A start before the history is no error here: the first event reports it.
+    /// state. A start before the history, or before the kind was defined, is no error here: the first event reports it.
     pub async fn start(
         pipeline: Arc<Pipeline<S>>,
         request: Request<'_>,
@@ -85,11 +85,19 @@ impl<S: Store> Watch<S> {
                 (Phase::Initial { beginning, after: "".into() }, position)
             }
         };
+        // Changes of an earlier kind under the same name are not those of this one.
+        let too_old = match (&phase, revision) {
+            (Phase::Following, Some(revision)) if revision.0 != 0 => {
+                let defined = request.resource.defined_after(revision);
+                defined.map(|defined| ApiError::too_old(revision, defined))
+            }
+            _ => None,
+        };
         let mut timers = Timers::new(&pipeline.store, life, ending);
         if wants_bookmarks {
             timers.start_bookmark(&pipeline.store);
         }
-        Ok(Watch {
+        let mut watch = Watch {
             output: Output::new(renderer),
             storage: request.resource.storage.clone(),
             scope,
@@ -107,7 +115,11 @@ impl<S: Store> Watch<S> {
             owes_initial_end: wants_bookmarks && asks_initial == Some(true),
             timers,
             pipeline,
-        })
+        };
+        if let Some(error) = too_old {
+            watch.end_with(&error);
+        }
+        Ok(watch)
     }
 }
 

@@ -102,7 +102,7 @@ impl<S: Store> Api<S> {
             self.require_create(passing).await?;
         }
         let state = self.pipeline.most_recent().await?;
-        let lookup = Lookup { state, connector, brand: arrived.served.registry.brand };
+        let lookup = Lookup { state, connector, brand: arrived.served().registry.brand };
         lookup.way(options, endpoint.resource, target, || self.pipeline.ambient.random())
     }
 
@@ -115,7 +115,7 @@ impl<S: Store> Api<S> {
     ) -> Result<(), ApiError> {
         let (arrived, ResourceEndpoint { info, endpoint }) = (passing.arrived(), *passing.destination());
         let target = &info.target;
-        let registry = &arrived.served.registry;
+        let registry = &arrived.served().registry;
         let attributes = admission::Attributes {
             brand: registry.brand,
             operation: admission::Operation::Connect,

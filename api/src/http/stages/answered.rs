@@ -52,7 +52,7 @@ impl Answered {
     /// The same response, once its audit events are stored.
     pub(super) async fn audited(mut self, arrived: &Arrived) -> Self {
         if arrived.exchange.trail().is_some() {
-            let brand = arrived.served.registry.brand;
+            let brand = arrived.served().registry.brand;
             audited::record_failure(&arrived.exchange, self.error.as_ref(), brand);
             let finished = audited::finish_audit(&arrived.exchange, &arrived.headers, self.response);
             self.response = Box::pin(finished).await;
@@ -88,7 +88,7 @@ fn failure(arrived: &Arrived, error: &ApiError) -> Response<Body> {
     if let ApiError::TooManyRequests { retry_after_s } = error {
         return respond::too_many_requests(*retry_after_s);
     }
-    let registry = &arrived.served.registry;
+    let registry = &arrived.served().registry;
     let status = Status::of(error, registry.brand);
     // A failure has a body even where nothing in `Accept` can be written.
     let representation = arrived.representation(negotiate).unwrap_or(JSON);

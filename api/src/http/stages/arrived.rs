@@ -1,7 +1,7 @@
 //! The first stage: the head of a request and its connection, apart from the body.
 //!
 //! Owns taking a request apart, and what every later stage asks of the head: its representation, its 404. Headers of identity
-//! that the peer may not send are gone from here on.
+//! that the peer may not send are gone from here on. It owns, too, which definitions the request sees.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,7 +18,6 @@ use crate::authn::{Peer, UserReporter, impersonate};
 use crate::endpoint::Endpoint;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
-use crate::follow::Applied;
 use crate::metrics::Measured;
 use crate::negotiate::{Negotiate, Representation, negotiate, negotiate_text, negotiate_without_table};
 use crate::pipeline::Pipeline;
@@ -41,7 +40,9 @@ pub(in crate::http) struct Arrived {
     /// Of the request: what its connection needs to leave HTTP with the response.
     pub(in crate::http) extensions: Extensions,
     /// The registry and documents that were served when the request arrived.
-    pub(in crate::http) served: Served,
+    first: Served,
+    /// Those of the newest definitions, where the first ones have nothing at the path.
+    renewed: OnceLock<Served>,
     /// Reports the authenticated user to the listener.
     pub(in crate::http) reporter: Option<UserReporter>,
     pub(in crate::http) exchange: Arc<Exchange>,
@@ -68,7 +69,8 @@ impl<S: Store> Api<S> {
             uri: parts.uri,
             headers: parts.headers,
             extensions: parts.extensions,
-            served: self.served(),
+            first: self.served(),
+            renewed: OnceLock::new(),
             exchange,
             measured: OnceLock::new(),
         };
@@ -78,25 +80,25 @@ impl<S: Store> Api<S> {
 }
 
 impl<S: Store> Api<S> {
-    /// Has `arrived` see what the newest definitions declare, where its path leads to no built-in resource: this node serves what
-    /// it has applied, and says that nothing is there only of a state that is no older than the request.
-    pub(super) async fn follow_definitions(&self, arrived: &mut Arrived) {
+    /// Has `arrived` see the definitions that this node has applied, where a definition may have changed what its path leads to.
+    /// It asks no other member: the user is not known yet.
+    pub(super) async fn catch_up_definitions(&self, arrived: &mut Arrived) {
         let Some(path) = Declarable::of(&arrived.path) else { return };
         let Pipeline { store, served, definitions, .. } = &*self.pipeline;
-        let registry = &arrived.served.registry;
-        match path.found(registry, &store.state()) {
-            Found::Served => return,
-            // Another request may have brought it up since this one arrived.
-            Found::Perhaps if definitions.is_current(&Applied::of(store)) => {}
-            Found::Perhaps => definitions.catch_up(store, served).await,
-            Found::Nothing => {
-                definitions.catch_up(store, served).await;
-                if matches!(path.found(&served.load(), &store.state()), Found::Nothing) {
-                    definitions.refresh(store, served).await;
-                }
-            }
+        if definitions.is_trusted(store) && path.is_current(&arrived.first.registry, &store.state()) {
+            return;
         }
-        arrived.served = self.served();
+        definitions.catch_up(store, served).await;
+        // Another request may have brought it up since this one arrived.
+        arrived.first = self.served();
+    }
+
+    /// Has `arrived` see the newest definitions of the cluster.
+    pub(super) async fn refresh_definitions(&self, arrived: &Arrived) {
+        let Pipeline { store, served, definitions, .. } = &*self.pipeline;
+        definitions.refresh(store, served).await;
+        // A request looks once.
+        let _ = arrived.renewed.set(self.served());
     }
 }
 
@@ -106,16 +108,6 @@ enum Declarable {
     Resource(Target),
     /// A document that describes groups.
     Document,
-}
-
-/// What a registry has at a path.
-enum Found {
-    /// What is there is not changed by any definition that this node has applied.
-    Served,
-    /// A definition that was applied lately may have changed what is there.
-    Perhaps,
-    /// It leads nowhere.
-    Nothing,
 }
 
 impl Declarable {
@@ -134,21 +126,23 @@ impl Declarable {
         }
     }
 
-    /// What `registry` has at the path, where `state` was applied.
-    fn found(&self, registry: &Registry, state: &State) -> Found {
-        let Declarable::Resource(target) = self else { return Found::Perhaps };
-        // The group of a definition is a domain.
-        if !target.group.contains('.') {
-            return Found::Served;
+    /// Whether `registry` has at the path what is to be served where `state` was applied.
+    fn is_current(&self, registry: &Registry, state: &State) -> bool {
+        let Declarable::Resource(target) = self else { return false };
+        if !has_domain(target) {
+            return true;
         }
-        let Some(resource) = registry.find(&target.group, &target.version, &target.resource) else {
-            return Found::Nothing;
-        };
+        let found = registry.find(&target.group, &target.version, &target.resource);
         let is_same = |record: &Record| {
             state.object(&record.key).is_some_and(|found| found.revision == record.revision)
         };
-        if resource.record.as_ref().is_none_or(is_same) { Found::Served } else { Found::Perhaps }
+        found.is_some_and(|resource| resource.record.as_ref().is_none_or(is_same))
     }
+}
+
+/// Whether the group of `target` may be that of a definition.
+fn has_domain(target: &Target) -> bool {
+    target.group.contains('.')
 }
 
 impl Arrived {
@@ -166,6 +160,26 @@ impl Arrived {
         is_read && is_open && !shows && !is_known
     }
 
+    /// The registry and documents that the request sees.
+    pub(in crate::http) fn served(&self) -> &Served {
+        self.renewed.get().unwrap_or(&self.first)
+    }
+
+    /// Whether `target`, its path, leads to nothing, and a definition that this node has not applied may lead somewhere.
+    pub(super) fn may_be_declared(&self, target: &Target) -> bool {
+        let registry = &self.first.registry;
+        let is_first = self.renewed.get().is_none();
+        is_first
+            && has_domain(target)
+            && registry.find(&target.group, &target.version, &target.resource).is_none()
+    }
+
+    /// Whether the path is that of a document that describes kinds: a client that was told of a definition by one member finds it
+    /// in those of each other one.
+    pub(super) fn may_describe_definitions(&self) -> bool {
+        matches!(Declarable::of(&self.path), Some(Declarable::Document))
+    }
+
     /// The metrics of this request, set once when its resource is known.
     pub(in crate::http) fn measured(&self) -> &OnceLock<Measured> {
         &self.measured
@@ -173,7 +187,7 @@ impl Arrived {
 
     /// The 404 for a path that is not served: below the core API or a served group a Status, elsewhere plain text.
     pub(in crate::http) fn not_found_error(&self) -> ApiError {
-        if self.served.registry.covers(&self.path) { ApiError::UnknownPath } else { ApiError::NoPage }
+        if self.served().registry.covers(&self.path) { ApiError::UnknownPath } else { ApiError::NoPage }
     }
 
     /// The representation of the documents of `endpoint`.
@@ -193,6 +207,6 @@ impl Arrived {
     /// The representation that `negotiate` finds for this head.
     pub(super) fn representation(&self, negotiate: Negotiate) -> Result<Representation, ApiError> {
         let agent = header_text(&self.headers, &header::USER_AGENT);
-        negotiate(accept(&self.headers).as_deref(), agent, &self.query, self.served.registry.brand)
+        negotiate(accept(&self.headers).as_deref(), agent, &self.query, self.served().registry.brand)
     }
 }

@@ -11,6 +11,7 @@ use crate::authz::Attributes;
 use crate::endpoint::Endpoint;
 use crate::error::ApiError;
 use crate::follow::Applied;
+use crate::request::Verb;
 
 /// A request that an authorizer allowed.
 pub(in crate::http) struct Authorized<'a, D> {
@@ -20,18 +21,30 @@ pub(in crate::http) struct Authorized<'a, D> {
     destination: D,
 }
 
+/// A path to a resource that no definition leads to which this node has applied, and the verb.
+#[derive(Clone, Copy)]
+pub(super) struct Undeclared(pub(super) Verb);
+
 impl<S: Store> Api<S> {
     /// Lets the user in to a resource, as the user that the headers ask to act as, if any.
     ///
     /// # Errors
-    /// Those of [`crate::gate::Gate::admit`], and those of the route.
+    /// Those of [`crate::gate::Gate::admit`], and those of the route; `TooManyRequests`, `DeadlineExceeded` and `NothingChanged`
+    /// where it is looked for once more.
     pub(super) async fn authorize_resource<'a>(
         &self,
         resolved: Resolved<'a, ResourceRoute<'a>>,
     ) -> Result<Authorized<'a, ResourceEndpoint<'a>>, ApiError> {
         let (arrived, user, route) = resolved.into_parts();
         let user = self.admit(arrived, user, route.attributes()).await?;
-        Authorized::at(arrived, user, route)
+        if !arrived.may_be_declared(&route.info.target) {
+            return Authorized::at(arrived, user, route);
+        }
+        let (attributes, destination) =
+            (route.attributes(), Undeclared(route.info.verb.unwrap_or(Verb::Get)));
+        let authorized = Authorized { arrived, user, attributes, destination };
+        Box::pin(self.look_again(&authorized)).await?;
+        Authorized::at(arrived, authorized.user, ResourceRoute::of(arrived, route.info))
     }
 
     /// Lets the user in to a page, as the user that the headers ask to act as, if any.
@@ -104,7 +117,7 @@ impl<'a> Authorized<'a, ResourceEndpoint<'a>> {
         let Authorized { arrived, user, attributes, destination } = self;
         let destination = destination.operation()?;
         let resource = destination.endpoint.resource;
-        arrived.exchange.warn(resource.strategy.deprecation(arrived.served.registry.brand));
+        arrived.exchange.warn(resource.strategy.deprecation(arrived.served().registry.brand));
         Ok(Authorized { arrived, user, attributes, destination })
     }
 }

@@ -5,6 +5,9 @@
 //!        +-- open page, without credentials ---------|----------------------------+
 //!                                                    +-- passed on, without a seat
 //!
+//! A path that leads nowhere is looked for once more in the newest definitions of the cluster, by an authorized request with a
+//! seat.
+//!
 //! `R` is a [`Route`]: a path of a resource, or a page of the node. `D` is the destination of the route, known to users who are
 //! authorized and to no other. Each stage is a file of its own, which alone can make its type.
 //!
@@ -49,7 +52,7 @@ pub(super) async fn handle<S: Store>(
     request: Request<Body>,
 ) -> Response<Body> {
     let (mut arrived, mut upload) = api.arrive(request);
-    api.follow_definitions(&mut arrived).await;
+    api.catch_up_definitions(&mut arrived).await;
     let result = Box::pin(api.answer(&arrived, &mut upload)).await;
     let answered = api.answered(&arrived, result);
     let answered = answered.audited(&arrived).await;
@@ -68,7 +71,7 @@ impl<S: Store> Api<S> {
         arrived: &Arrived,
         upload: &mut Upload,
     ) -> Result<Response<Body>, ApiError> {
-        check_timeout(&arrived.method, &arrived.path, &arrived.query, &arrived.served.registry)?;
+        check_timeout(&arrived.method, &arrived.path, &arrived.query, &arrived.served().registry)?;
         if arrived.is_without_credentials()
             && let Some(response) = self.open_path(arrived).await
         {
@@ -98,9 +101,14 @@ impl<S: Store> Api<S> {
         upload: &mut Upload,
     ) -> Result<Response<Body>, ApiError> {
         let resolved = authenticated.resolve_resource(info);
-        let _under_way = self.measure_begin(&resolved);
+        let mut under_way = self.measure_begin(resolved.arrived(), info, resolved.route().endpoint());
         self.keep_credential(&resolved);
         let authorized = self.authorize_resource(resolved).await?;
+        if authorized.arrived().measured().get().is_none() {
+            // Only the newest definitions lead there.
+            under_way = self.measure_begin(authorized.arrived(), info, Some(&authorized.endpoint()));
+        }
+        let _under_way = under_way;
         if authorized.endpoint().action.is_passed_on() {
             return Box::pin(self.pass_on(&authorized, upload)).await;
         }
@@ -114,6 +122,10 @@ impl<S: Store> Api<S> {
         verb: &str,
     ) -> Result<Response<Body>, ApiError> {
         let authorized = self.authorize_page(authenticated.resolve_page(verb)).await?;
-        self.page(&self.seat_page(authorized).await?).await
+        let seated = self.seat_page(authorized).await?;
+        if seated.arrived().may_describe_definitions() {
+            self.refresh_definitions(seated.arrived()).await;
+        }
+        self.page(&seated).await
     }
 }

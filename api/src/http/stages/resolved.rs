@@ -84,7 +84,7 @@ pub(in crate::http) struct ResourceRoute<'a> {
 
 impl<'a> ResourceRoute<'a> {
     pub(super) fn of(arrived: &'a Arrived, info: &'a RequestInfo) -> Self {
-        let endpoint = arrived.served.registry.endpoint(&info.target).map_err(|error| match error {
+        let endpoint = arrived.served().registry.endpoint(&info.target).map_err(|error| match error {
             ApiError::NoPage => arrived.not_found_error(),
             error => error,
         });
@@ -93,7 +93,7 @@ impl<'a> ResourceRoute<'a> {
     }
 
     /// The endpoint, for metrics; `None` where the path leads nowhere.
-    pub(in crate::http) fn endpoint_to_measure(&self) -> Option<&Endpoint<'a>> {
+    pub(super) fn endpoint(&self) -> Option<&Endpoint<'a>> {
         self.endpoint.as_ref().ok()
     }
 }

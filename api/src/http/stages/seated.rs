@@ -8,17 +8,18 @@ use std::time::Duration;
 use axum::body::{Body, HttpBody};
 use http::Response;
 use orch_raft::Store;
+use orch_schema::budget::Budget;
 
 use super::super::Api;
-use super::super::deadline::REQUEST_MAX;
+use super::super::deadline::{REQUEST_MAX, deadline, run_until_deadline};
 use super::super::held::COUNTED_BYTES_MIN;
 use super::super::respond::WatchResponse;
+use super::authorized::Undeclared;
 use super::{Arrived, Authorized, Operation, Page};
 use crate::authn::User;
 use crate::error::ApiError;
 use crate::flow::{FlowRequest, Seat, hold_while_sent};
 use crate::follow::Applied;
-use crate::registry::Resource;
 use crate::request::Verb;
 
 /// A request that may be carried out now.
@@ -38,7 +39,7 @@ impl<S: Store> Api<S> {
         (limit, body_bytes): (Duration, usize),
     ) -> Result<Seated<'a, Operation<'a>>, ApiError> {
         let Operation { verb, endpoint, .. } = *authorized.destination();
-        let of = Some((verb, endpoint.resource));
+        let of = (Some(verb), &*endpoint.resource.storage);
         let seat = self.seat_of(&authorized, of, (limit, body_bytes)).await?;
         Ok(Seated { authorized, seat })
     }
@@ -51,24 +52,40 @@ impl<S: Store> Api<S> {
         &self,
         authorized: Authorized<'a, Page>,
     ) -> Result<Seated<'a, Page>, ApiError> {
-        let seat = self.seat_of(&authorized, None, (REQUEST_MAX, 0)).await?;
+        let seat = self.seat_of(&authorized, (None, ""), (REQUEST_MAX, 0)).await?;
         Ok(Seated { authorized, seat })
     }
 
-    /// Seats for a request; `of` is the verb and the resource, if any.
+    /// Looks for the path of a request that leads nowhere in the newest definitions of the cluster, with a seat and in its time:
+    /// a quorum is asked.
+    ///
+    /// # Errors
+    /// `BadRequest`: `timeout` is no duration; `TooManyRequests`: there is no seat; `DeadlineExceeded`, `NothingChanged`.
+    pub(super) async fn look_again(&self, authorized: &Authorized<'_, Undeclared>) -> Result<(), ApiError> {
+        let (arrived, Undeclared(verb)) = (authorized.arrived(), *authorized.destination());
+        let limit = deadline(verb, &arrived.query)?;
+        let _seat = self.seat_of(authorized, (Some(verb), ""), (limit, 0)).await?;
+        let looking = async {
+            self.refresh_definitions(arrived).await;
+            Ok(())
+        };
+        run_until_deadline(&self.pipeline.store, limit, verb, &Budget::default(), looking).await
+    }
+
+    /// Seats for a request of this verb for objects stored as `storage`; empty where there are none.
     async fn seat_of<D>(
         &self,
         authorized: &Authorized<'_, D>,
-        of: Option<(Verb, &Arc<Resource>)>,
+        (verb, storage): (Option<Verb>, &str),
         (limit, body_bytes): (Duration, usize),
     ) -> Result<Seat, ApiError> {
         let (arrived, applied) = (authorized.arrived(), Applied::of(&self.pipeline.store));
         let request = FlowRequest {
             user: authorized.user(),
             asked: authorized.attributes(),
-            verb: of.map(|(verb, _)| verb),
+            verb,
             query: &arrived.query,
-            storage: of.map_or("", |(_, resource)| &resource.storage),
+            storage,
             applied: &applied,
             limit,
             body_bytes,

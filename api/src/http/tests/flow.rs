@@ -20,6 +20,7 @@ async fn with_one_seat(is_fair: bool) -> Server {
     let rbac = "/apis/rbac.authorization.orch.io/v1";
     let rules = json!([
         {"verbs": ["*"], "apiGroups": [""], "resources": ["configmaps"]},
+        {"verbs": ["*"], "apiGroups": ["example.com"], "resources": ["gadgets"]},
         {"verbs": ["*"], "nonResourceURLs": ["/metrics", "/debug/*"]},
     ]);
     let role = json!({"metadata": {"name": "r"}, "rules": rules});
@@ -62,8 +63,13 @@ async fn a_request_without_a_seat_is_told_to_come_again_and_administrators_are_n
         );
         assert_eq!(refused.headers["retry-after"], "1");
         assert_eq!(refused.headers["content-type"], "text/plain; charset=utf-8");
+        let unknown = "/apis/example.com/v1/gadgets";
+        let refused = server.send(Method::POST, unknown, &ANN, Body::from("{}")).await;
+        assert_eq!(refused.code, 429, "the look for a kind takes a seat");
         server.create(MAPS, map("a", "1")).await;
         drop(held);
+        let answered = server.send(Method::POST, unknown, &ANN, Body::from("{}")).await;
+        assert_eq!(answered.code, 404, "{}", answered.text);
         let served = server.send(Method::POST, MAPS, &ANN, Body::from(map("b", "1").to_string())).await;
         assert_eq!(served.code, 201, "the seats came back: {}", served.text);
     }

@@ -22,6 +22,7 @@ mod snapshots;
 mod streams;
 mod tokens;
 mod traversal;
+mod undeclared;
 mod unknown_outcomes;
 mod uploads;
 mod watches;

@@ -433,3 +433,52 @@ async fn a_group_named_as_the_stem_of_a_built_in_one_keeps_its_objects_apart() {
     assert!(built_in.names().is_empty());
     server.stopping.cancel();
 }
+
+#[tokio::test]
+async fn the_history_of_a_kind_that_is_gone_is_not_that_of_its_successor() {
+    let platform = Platform::new(|_| {}).await;
+    let server = &platform.server;
+    platform.define().await;
+    for name in ["a", "b"] {
+        server.create(WIDGETS, widget(name, json!([]))).await;
+    }
+    let page = server.get(&format!("{WIDGETS}?limit=1")).await.json();
+    let text = |field: &str| page["metadata"][field].as_str().unwrap().to_owned();
+    let (revision, token) = (text("resourceVersion"), text("continue"));
+    let paths = [
+        format!("{WIDGETS}?resourceVersion={revision}&resourceVersionMatch=Exact"),
+        format!("{WIDGETS}?resourceVersion={revision}&limit=1"),
+        format!("{WIDGETS}?limit=1&continue={token}"),
+    ];
+    for path in &paths {
+        assert_eq!(server.get(path).await.code, StatusCode::OK, "{path}");
+    }
+    assert_eq!(server.delete(CRD).await.code, StatusCode::OK);
+    platform.until_gone(CRD).await;
+    platform.define().await;
+    let made = server.create(WIDGETS, widget("c", json!([]))).await;
+    for path in &paths {
+        let answered = server.get(path).await;
+        assert_eq!(
+            (answered.code, &answered.json()["reason"]),
+            (StatusCode::GONE, &json!("Expired")),
+            "{path}"
+        );
+    }
+    let fresh = server.get(&paths[2]).await.json()["metadata"]["continue"].as_str().unwrap().to_owned();
+    assert_eq!(server.get(&format!("{WIDGETS}?continue={fresh}")).await.names(), ["c"]);
+    let watch = |since: &str| format!("{WIDGETS}?watch=1&timeoutSeconds=1&resourceVersion={since}");
+    let events = server.events(&watch(&revision)).await;
+    assert_eq!((events.len(), &events[0]["type"]), (1, &json!("ERROR")), "{events:?}");
+    assert_eq!(
+        (&events[0]["object"]["code"], &events[0]["object"]["reason"]),
+        (&json!(410), &json!("Expired"))
+    );
+    // From its definition on the history is its own.
+    let record = server.store.state().collection(RECORDS).get("widgets.example.com").unwrap().created;
+    let events = server.events(&watch(&record.to_string())).await;
+    assert_eq!(events[0]["object"]["metadata"]["uid"], made["metadata"]["uid"], "{events:?}");
+    let exact = format!("{WIDGETS}?resourceVersion={record}&resourceVersionMatch=Exact");
+    assert!(server.get(&exact).await.names().is_empty());
+    server.stopping.cancel();
+}

@@ -38,8 +38,8 @@ const LIST_METADATA_DESCRIPTION: &str =
     "The version that the list was read at, and the token of the next page where there is one.";
 
 impl Declared<'_> {
-    /// The definition of the objects of `resource`, whose JSON schema is `schema`; null: it has none.
-    pub(super) fn object(self, resource: &Resource, schema: &Value) -> Value {
+    /// The definition of the objects of `resource`, whose JSON schema is `schema`; null: it has none. `fields`: the selectable ones.
+    pub(super) fn object(self, resource: &Resource, schema: &Value, fields: &[String]) -> Value {
         let form = Form { dialect: self.dialect, prefix: self.prefix };
         // Clients of version 2 would refuse unknown fields beside any property.
         let is_closed = self.dialect == Dialect::V3 || !form.has(schema, "preserve-unknown-fields");
@@ -52,11 +52,12 @@ impl Declared<'_> {
             Map::from_iter([("type", json!("object"))])
         };
         self.add_kind(&mut definition, resource, &resource.kind);
+        self.add_selectable(&mut definition, fields);
         Value::Object(definition)
     }
 
-    /// The definition of the lists of `resource`, whose items are `items`, a reference.
-    pub(super) fn list(self, resource: &Resource, items: Value) -> Value {
+    /// The definition of the lists of `resource`, whose items are `items`, a reference. `fields`: the selectable ones.
+    pub(super) fn list(self, resource: &Resource, items: Value, fields: &[String]) -> Value {
         let described = |text: String| Map::from_iter([("description", json!(text))]);
         let list = json!({"type": "array", "items": items});
         let text = format!("The {} of this page.", resource.plural);
@@ -70,12 +71,20 @@ impl Declared<'_> {
         definition.insert("required", json!(["items"]));
         definition.insert("properties", Value::Object(properties));
         self.add_kind(&mut definition, resource, &resource.list_kind);
+        self.add_selectable(&mut definition, fields);
         Value::Object(definition)
     }
 
     fn add_kind(self, definition: &mut Map, resource: &Resource, kind: &str) {
         let kind = group_version_kind(&resource.group, &resource.version, kind);
         definition.insert(format!("{}group-version-kind", self.prefix), json!([kind]));
+    }
+
+    fn add_selectable(self, definition: &mut Map, fields: &[String]) {
+        if !fields.is_empty() {
+            let fields: Vec<Value> = fields.iter().map(|field| json!({"fieldPath": field})).collect();
+            definition.insert(format!("{}selectable-fields", self.prefix), Value::Array(fields));
+        }
     }
 
     /// The properties that every object has, in the place of those that the schema states.
@@ -140,7 +149,7 @@ mod tests {
         let references = references();
         let registry = Registry::builtin(&ORCH);
         let resource = registry.find("apps", "v1", "deployments").unwrap();
-        Declared { dialect, prefix: "x-orch-", references: &references }.object(resource, schema)
+        Declared { dialect, prefix: "x-orch-", references: &references }.object(resource, schema, &[])
     }
 
     #[test]

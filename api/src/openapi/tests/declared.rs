@@ -5,6 +5,7 @@ use orch_rules::kinds::defined::described::{Types, deprecation, resource_type, s
 
 use super::*;
 use crate::conversion::testing::Renaming;
+use crate::follow::Builder;
 use crate::registry::{DeclaredKind, DeclaredVersion, End, Published, Stage, Tables};
 
 fn definition() -> Value {
@@ -34,6 +35,7 @@ fn definition() -> Value {
             "versions": [
                 {"name": "v1beta1", "served": true, "deprecated": true, "schema": {"openAPIV3Schema": schema}},
                 {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+                    "selectableFields": [{"jsonPath": ".spec.size"}, {"jsonPath": ".spec.bounded.text"}],
                     "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.size",
                         "statusReplicasPath": ".status.size"}}},
             ],
@@ -45,23 +47,27 @@ fn definition() -> Value {
 
 /// The built-in kinds with the declared one, whose tables cannot be made.
 fn registry() -> Arc<Registry> {
+    serving(&definition())
+}
+
+/// The same with the kind that `definition` declares.
+fn serving(definition: &Value) -> Arc<Registry> {
     let builtin = Registry::builtin(&KUBERNETES);
-    let definition = definition();
     let object = builtin.schema.find_type("core.v1.ConfigMap").unwrap();
     let types = Types { object, scale: builtin.schema.find_type("autoscaling.v1.Scale").unwrap() };
     let json = bytes::Bytes::from(definition.to_string());
-    let tables = Tables::later(|| panic!("no document needs the tables"));
+    let tables = Tables::later(Builder::default(), || panic!("no document needs the tables"));
     let version = |version: &Value| DeclaredVersion {
-        definition: resource_type(&definition, version, types),
+        definition: resource_type(definition, version, types),
         schema: tables.clone(),
         since: Revision(7),
-        deprecation: deprecation(&definition, version),
+        deprecation: deprecation(definition, version),
         end: End::default(),
         published: Some(Published::new(json.clone(), version["name"].as_str().unwrap())),
         constraints: None,
     };
     let kind = DeclaredKind {
-        versions: served_versions(&definition).map(version).collect(),
+        versions: served_versions(definition).map(version).collect(),
         stored: Arc::new(WrittenAs { version: "v1".into(), definition: Revision(7) }),
         stored_type: object,
         stored_schema: tables.clone(),
@@ -96,6 +102,10 @@ fn a_declared_kind_is_described_without_its_tables() {
         schemas[own[1]]["properties"]["items"]["items"],
         json!({"$ref": "#/components/schemas/com.example.stable.v1.CronTab"})
     );
+    for name in &own[..2] {
+        let fields = json!([{"fieldPath": "spec.size"}, {"fieldPath": "spec.bounded.text"}]);
+        assert_eq!(schemas[*name]["x-kubernetes-selectable-fields"], fields, "{name}");
+    }
     let paths: Vec<&str> = found["paths"].as_object().unwrap().keys().map(|path| &**path).collect();
     let below = "/apis/stable.example.com/v1/namespaces/{namespace}/crontabs";
     assert_eq!(
@@ -169,4 +179,47 @@ fn discovery_shows_a_declared_kind_as_recorded() {
                 "version": "v1", "kind": "Scale", "verbs": parts},
         ])
     );
+}
+
+#[test]
+fn a_stored_version_that_is_not_served_has_no_hash_in_discovery() {
+    let mut definition = definition();
+    definition["spec"]["versions"][1]["served"] = json!(false);
+    let registry = serving(&definition);
+    let list = registry.discovery("/apis/stable.example.com/v1beta1").unwrap();
+    let entry = &list.value["resources"][0];
+    assert_eq!((&entry["name"], entry.get("storageVersionHash")), (&json!("crontabs"), None));
+}
+
+#[test]
+fn aggregated_discovery_names_group_and_version_of_declared_kinds() {
+    let registry = registry();
+    let value = &registry.aggregated_discovery(false, 0).unwrap().value;
+    let entry = |group: &str, version: &str, resource: &str| {
+        let item = value["items"].as_array().unwrap().iter().find(|item| item["metadata"]["name"] == group);
+        let versions = item.unwrap()["versions"].as_array().unwrap();
+        let of = versions.iter().find(|of| of["version"] == version).unwrap();
+        of["resources"].as_array().unwrap().iter().find(|of| of["resource"] == resource).unwrap().clone()
+    };
+    let kind =
+        |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    let own = entry("stable.example.com", "v1", "crontabs");
+    let expected = kind("stable.example.com", "v1", "CronTab");
+    assert_eq!((&own["responseKind"], &own["subresources"][0]["responseKind"]), (&expected, &expected));
+    let parts = own["subresources"].as_array().unwrap().iter().map(|part| part["subresource"].clone());
+    assert_eq!(parts.collect::<Vec<_>>(), ["status", "scale"]);
+    assert_eq!(own["subresources"][1]["responseKind"], kind("autoscaling", "v1", "Scale"));
+    let built_in = entry("apps", "v1", "deployments");
+    assert_eq!(built_in["responseKind"], kind("", "", "Deployment"));
+}
+
+#[test]
+fn groups_of_declared_kinds_follow_the_built_in_ones_whatever_they_are_called() {
+    for group in ["apps.k8s.io", "rbac.authorization", "events.example.com"] {
+        let mut definition = definition();
+        definition["spec"]["group"] = json!(group);
+        let registry = serving(&definition);
+        let names: Vec<&str> = registry.groups().map(|group| group.name.as_str()).collect();
+        assert_eq!(names.last(), Some(&group), "{names:?}");
+    }
 }

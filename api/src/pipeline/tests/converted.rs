@@ -3,9 +3,12 @@
 use futures::FutureExt;
 use orch_raft::object::SharedObject;
 use orch_raft::{Key, Store, WrittenAs};
+use parking_lot::Mutex;
 
 use super::*;
 use crate::conversion::testing::{Renaming, V1, V1BETA1, widgets};
+use crate::follow::Builder;
+use crate::registry::Tables;
 
 /// A server of widgets that are stored as `stored`, under the revision `since` of their definition.
 async fn server(converter: &Renaming, stored: &str, since: u64) -> Server {
@@ -195,4 +198,41 @@ async fn managers_of_both_versions_own_the_fields_of_their_own() {
         .await;
     let left = forced.object()["metadata"]["managedFields"].clone();
     assert_eq!(left.as_array().unwrap().len(), 1, "a field that was taken is nobody else's: {left}");
+}
+
+#[tokio::test]
+async fn a_read_after_a_change_of_the_schema_makes_tables_beside_the_thread_that_serves() {
+    let converter = Renaming::ready();
+    let server = server(&converter, "v1", 7).await;
+    for name in ["a", "b"] {
+        server.create(V1, widget(name, json!({"color": "red"}))).await;
+    }
+    let makers = Arc::new(Mutex::new(Vec::new()));
+    let changed = |since: u64| {
+        let (builtin, makers) = (Registry::builtin(&ORCH), makers.clone());
+        let mut kind = widgets(&builtin, &converter, "v1", since);
+        let schema = builtin.schema.clone();
+        let tables = Tables::later(Builder::BlockingThread, move || {
+            makers.lock().push(std::thread::current().id());
+            schema
+        });
+        kind.versions.iter_mut().for_each(|version| version.schema = tables.clone());
+        kind.stored_schema = tables.clone();
+        server.pipeline.served.update(|_| builtin.with(kind.kinds())).unwrap();
+        tables
+    };
+    let here = std::thread::current().id();
+    let others = |count: usize| {
+        let makers = makers.lock();
+        makers.len() == count && makers.iter().all(|maker| *maker != here)
+    };
+    let tables = changed(8);
+    // All of them wait for the same tables.
+    let path = format!("{V1}/a");
+    let reads = futures::future::join_all([(); 4].map(|()| server.get(&path))).await;
+    assert!(reads.iter().all(|read| read.json["data"] == json!({"color": "red"})));
+    assert!(tables.are_made() && others(1));
+    changed(9);
+    assert_eq!(server.get(V1).await.json["items"].as_array().unwrap().len(), 2);
+    assert!(others(2), "a list");
 }

@@ -87,7 +87,7 @@ pub(super) fn group(group: &Group) -> Value {
 fn entry(resource: &Resource) -> Value {
     let mut entry = json!({
         "resource": resource.plural,
-        "responseKind": kind(("", ""), &resource.kind),
+        "responseKind": kind(own_api(resource), &resource.kind),
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": resource.singular,
         "verbs": super::verbs(resource),
@@ -107,11 +107,16 @@ fn entry(resource: &Resource) -> Value {
 
 fn subresource(resource: &Resource, part: &Subresource) -> Value {
     let own = (&part.group, &part.version) == (&resource.group, &resource.version);
-    let api = if own { ("", "") } else { (&*part.group, &*part.version) };
+    let api = if own { own_api(resource) } else { (&*part.group, &*part.version) };
     json!({"subresource": part.name, "responseKind": kind(api, &part.kind), "verbs": part.verbs})
 }
 
-/// A kind. Group and version are empty if they are the resource's own, as in the reference.
+/// Group and version of a resource's own kind: as in the reference, those of built-in ones are not told.
+fn own_api(resource: &Resource) -> (&str, &str) {
+    if resource.is_declared() { (&*resource.group, &*resource.version) } else { ("", "") }
+}
+
+/// A kind of a group and version.
 fn kind((group, version): (&str, &str), kind: &str) -> Value {
     json!({"group": group, "version": version, "kind": kind})
 }

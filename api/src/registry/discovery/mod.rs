@@ -190,12 +190,13 @@ impl Registry {
         Plain::new("APIGroupList", &json!({"groups": groups}))
     }
 
-    /// The storage version hash, as the reference computes it. It changes with the version in which `resource` is stored.
-    fn storage_hash(&self, resource: &Resource) -> String {
+    /// The storage version hash, as the reference computes it. It changes with the version in which `resource` is stored. `None`:
+    /// that version of a declared kind is not served.
+    fn storage_hash(&self, resource: &Resource) -> Option<String> {
         let stored = self.stored(&resource.storage).map_or(resource, |stored| stored);
-        let version = resource.stored_version().unwrap_or(&stored.version);
-        let name = format!("{}/{version}/{}", stored.group, stored.kind);
-        STANDARD.encode(&Sha256::digest(name)[..8])
+        let is_served = stored.stored_version().is_none_or(|version| *version == stored.version);
+        let name = format!("{}/{}/{}", stored.group, stored.version, stored.kind);
+        is_served.then(|| STANDARD.encode(&Sha256::digest(name)[..8]))
     }
 
     /// The entries of a resource and its sub-resources.
@@ -213,8 +214,8 @@ impl Registry {
         if !resource.categories.is_empty() {
             whole["categories"] = json!(resource.categories);
         }
-        if is_stored(resource) {
-            whole["storageVersionHash"] = json!(self.storage_hash(resource));
+        if let Some(hash) = self.storage_hash(resource).filter(|_| is_stored(resource)) {
+            whole["storageVersionHash"] = json!(hash);
         }
         let mut entries = vec![whole];
         for subresource in parts(resource) {

@@ -42,8 +42,9 @@ pub(in crate::registry) fn groups(groups: &mut [Arc<Group>], brand: &Brand) {
     let domain = format!(".{}", brand.group_domain);
     groups.sort_by_cached_key(|group| {
         let stem = group.name.strip_suffix(&domain).unwrap_or(&group.name);
-        // few: the built-in groups.
-        (GROUPS.iter().position(|known| *known == stem).unwrap_or(GROUPS.len()), group.name.clone())
+        // few: the built-in groups. A group of declared kinds may be called as the stem of one.
+        let known = GROUPS.iter().position(|known| *known == stem).filter(|_| !group.is_declared());
+        (known.unwrap_or(GROUPS.len()), group.is_declared(), group.name.clone())
     });
 }
 

@@ -232,6 +232,19 @@ mod tests {
                     ".spec.replicas: Invalid value: 0: .spec.replicas accessor error: many is of the type string, expected int64",
                 ],
             ),
+            (
+                json!({"replicas": null}),
+                &[
+                    ".spec.replicas: Invalid value: 0: .spec.replicas accessor error: <nil> is of the type <nil>, expected int64",
+                ],
+            ),
+            (json!({"selector": "a=b"}), &[]),
+            (
+                json!({"selector": {"a": "b"}}),
+                &[
+                    ".spec.selector: Invalid value: \"\": .spec.selector accessor error: {\"a\":\"b\"} is of the type map[string]interface {}, expected string",
+                ],
+            ),
         ] {
             check_create(&kind, json!({"spec": spec}), expected);
         }

@@ -264,7 +264,13 @@ fn what_structural_schemas_have_no_place_for_is_refused() {
     let root = "spec.validation.openAPIV3Schema";
     let told = format!("{root}: Invalid value: \"\": OpenAPIV3Schema 'schema' is not supported");
     assert_eq!(with("$schema", json!("http://json-schema.org/draft-04/schema#")), [told]);
-    assert_eq!(with("id", json!("x")), [format!("{root}.id: Forbidden: id is not supported")]);
+    for (name, value) in [("id", json!("x")), ("$ref", json!("")), ("dependencies", json!({}))] {
+        let told = format!("{root}.{name}: Forbidden: {name} is not supported");
+        assert_eq!(with(name, value), [told]);
+    }
+    for (name, value) in [("id", json!("")), ("definitions", json!({})), ("patternProperties", json!({}))] {
+        assert_eq!(with(name, value), [""; 0], "{name} is empty");
+    }
 }
 
 #[test]
@@ -283,4 +289,46 @@ fn a_warning_about_a_deprecated_version_is_printable_and_short() {
     assert_eq!(refused("x", false), told("\"x\"", "can only be set for deprecated versions"));
     let index = "must only contain printable UTF-8 characters; non-printable character found at index 1";
     assert_eq!(refused("a\n", true), told("\"a\\n\"", index));
+}
+
+#[test]
+fn objects_in_defaults_are_objects_with_valid_metadata() {
+    let embedded = |mut more: Value| {
+        set(&mut more, "type", "object");
+        set(&mut more, "x-orch-embedded-resource", true);
+        set(&mut more, "x-orch-preserve-unknown-fields", true);
+        refusals(widgets(json!({"type": "object", "properties": {"a": more}})))
+    };
+    let at = "spec.validation.openAPIV3Schema.properties[a]";
+    let fine = json!({"kind": "K", "apiVersion": "v1", "metadata": {"labels": {"a": "b"}}, "more": 1});
+    assert_eq!(embedded(json!({"default": fine})), [""; 0]);
+    assert_eq!(
+        embedded(json!({"default": {"kind": "K"}})),
+        [format!("{at}.default.apiVersion: Required value")]
+    );
+    let other = json!({"kind": "K", "apiVersion": "v1", "metadata": {"labels": {"a": 5}}});
+    let told = "json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string";
+    assert_eq!(
+        embedded(json!({"default": other})),
+        [format!("{at}.default.metadata: Invalid value: {{\"labels\":{{\"a\":5}}}}: {told}")]
+    );
+    let in_metadata = |name: &str, schema: Value| {
+        let metadata = json!({"type": "object", "properties": {name: schema}});
+        embedded(json!({"properties": {"metadata": metadata}}))
+    };
+    let labels = |default: Value| {
+        in_metadata(
+            "labels",
+            json!({"type": "object", "additionalProperties": {"type": "string"}, "default": default}),
+        )
+    };
+    assert_eq!(labels(json!({"a": "b"})), [""; 0]);
+    let told = labels(json!({"a b": "c"}));
+    let begin = format!(
+        "{at}.properties[metadata].properties[labels].default: Invalid value: {{\"a b\":\"c\"}}: must result in valid metadata: \
+         metadata.labels: Invalid value: \"a b\": "
+    );
+    assert!(told.len() == 1 && told[0].starts_with(&begin), "{told:?}");
+    let names = json!({"type": "array", "items": {"type": "string", "default": ""}});
+    assert_eq!(in_metadata("finalizers", names).len(), 1, "items are looked at within their list");
 }

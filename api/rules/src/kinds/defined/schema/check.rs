@@ -68,11 +68,6 @@ impl Constraints {
         }
     }
 
-    /// The errors of a part of an object, such as a default.
-    pub(super) fn validate_part(&self, value: &Value) -> FieldErrors {
-        Checker { head: None }.value(&self.root, value, Place::Root, None).into_errors(None)
-    }
-
     /// Repeated items of sets and keys of maps, unless the old object had some.
     fn unique(&self, new: &Value, old: Option<&Value>) -> FieldErrors {
         let errors = list_type::check(&self.root, new);

@@ -1,7 +1,7 @@
 //! Objects of other kinds within an object (`x-orch-embedded-resource`).
 //!
-//! Owns their rules: they name their kind and version, and their metadata are valid. Their metadata were decoded as those of any
-//! object.
+//! Owns their rules: they name their kind and version, and their metadata are valid. In objects their metadata were decoded as those
+//! of any object; in defaults of a schema they were not ([`metadata`]).
 
 use orch_schema::NameRule;
 use orch_schema::budget::count_steps;
@@ -9,6 +9,7 @@ use orch_schema::value::{Map, Value};
 
 use super::constraint::Node;
 use super::failure::shown_value;
+use super::metadata;
 use crate::validate::metadata::validate_object_meta;
 use crate::validate::tree::{Tree, set};
 use crate::validate::{FieldError, FieldErrors, Path, names};
@@ -21,6 +22,25 @@ pub(super) fn check(root: &Node, object: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
     if root.has_embedded {
         value(root, object, &Path::default(), &mut errors);
+    }
+    errors
+}
+
+/// The errors of all such objects in `at`, a part of an object, at `path`. `is_object`: it is one itself, whatever `node` says.
+pub(super) fn check_part(node: &Node, at: &Value, path: &Path, is_object: bool) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    if let (true, false, Value::Object(map)) = (is_object, node.embedded, at) {
+        resource(map, path, &mut errors);
+    }
+    value(node, at, path, &mut errors);
+    errors
+}
+
+/// The errors of `object`, whatever is in it beside kind, version and metadata.
+pub(super) fn check_object(object: &Value) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    if let Value::Object(map) = object {
+        resource(map, &Path::default(), &mut errors);
     }
     errors
 }
@@ -82,14 +102,17 @@ fn resource(map: &Map, path: &Path, errors: &mut FieldErrors) {
         (!faults.is_empty()).then(|| format!("may have mixed case, but should otherwise match: {joined}"))
     });
     errors.extend(api_version.into_iter().chain(kind));
-    if let Some(metadata) = map.get("metadata").filter(|metadata| metadata.is_object()) {
-        let mut metadata = metadata.clone();
-        if metadata.text("name").is_empty() {
-            // A name is not required: any will do.
-            set(&mut metadata, "name", "fakename");
-        }
-        let is_namespaced = !metadata.text("namespace").is_empty();
-        let rule = NameRule::PathSegment;
-        errors.extend(validate_object_meta(&metadata, is_namespaced, rule, &path.child("metadata")));
+    let Some(metadata) = map.get("metadata") else { return };
+    if let Some(fault) = metadata::fault(metadata) {
+        let path = path.child("metadata");
+        return errors.push(FieldError::invalid(path, &shown_value(metadata), &fault));
     }
+    let mut metadata = if metadata.is_null() { Value::Object(Map::new()) } else { metadata.clone() };
+    if metadata.text("name").is_empty() {
+        // A name is not required: any will do.
+        set(&mut metadata, "name", "fakename");
+    }
+    let is_namespaced = !metadata.text("namespace").is_empty();
+    let rule = NameRule::PathSegment;
+    errors.extend(validate_object_meta(&metadata, is_namespaced, rule, &path.child("metadata")));
 }

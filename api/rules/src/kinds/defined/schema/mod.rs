@@ -13,6 +13,7 @@ mod failure;
 mod format;
 mod junctor;
 mod list_type;
+mod metadata;
 mod network;
 mod number;
 #[cfg(test)]
@@ -28,9 +29,7 @@ use std::sync::Arc;
 
 use orch_proto::Brand;
 use orch_schema::value::{SmolStr, Value};
-use orch_schema::{Limits, ObjectType, Schema, TypeId, decode_json, write_value};
-
-use crate::validate::FieldErrors;
+use orch_schema::{ObjectType, Schema, TypeId};
 
 pub use self::constraint::Constraints;
 pub use self::format::is_known as is_known_format;
@@ -131,42 +130,6 @@ fn assembled(types: Vec<ObjectType>, constraints: Constraints, base: &Arc<Schema
         list: list_of(base),
         constraints: Arc::new(constraints),
     }
-}
-
-/// What is wrong with the default of a node of a schema.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DefaultFault {
-    /// It has fields that the node does not declare.
-    Unknown,
-    /// Metadata in it are not metadata: the decoder's reason.
-    Metadata(String),
-    /// Values break rules of the node. List types are not among them (`docs`: facts 1.4). Paths begin at the default.
-    Invalid(FieldErrors),
-}
-
-/// Checks `default` against `node`, the part of a schema that it stands in.
-///
-/// # Errors
-/// [`DefaultFault`]; of a node that cannot be compiled, none: its definition is refused for that.
-pub fn check_default(
-    brand: &'static Brand,
-    base: &Arc<Schema>,
-    node: &Value,
-    default: &Value,
-) -> Result<(), DefaultFault> {
-    let source = Source::new(brand, node);
-    let Ok((schema, holder)) = tables::holder_of(source, base) else { return Ok(()) };
-    let mut json = br#"{"value":"#.to_vec();
-    write_value(default, &mut json);
-    json.push(b'}');
-    let decoded = decode_json(&schema, holder, &json, Limits::default());
-    let decoded = decoded.map_err(|error| DefaultFault::Metadata(error.to_string()))?;
-    if !decoded.strict.is_empty() {
-        return Err(DefaultFault::Unknown);
-    }
-    let Ok(constraints) = Constraints::compile(source, None) else { return Ok(()) };
-    let errors = constraints.validate_part(default);
-    if errors.is_empty() { Ok(()) } else { Err(DefaultFault::Invalid(errors)) }
 }
 
 /// A text of a schema, in the form of names in values.

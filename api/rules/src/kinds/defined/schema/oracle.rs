@@ -3,7 +3,7 @@
 //! Owns the comparison of random schemas and values: the decoder and the defaults along the tables make what the oracle makes, tell
 //! of the same unknown fields, and make nothing else of what they made.
 
-use orch_schema::{apply_defaults, encode_json, json};
+use orch_schema::{Limits, apply_defaults, decode_json, encode_json, json};
 use proptest::prelude::*;
 
 use super::tests::compiled;

@@ -8,6 +8,7 @@ use orch_schema::value::Value;
 
 use super::CompileError;
 use super::constraint::{Constraints, Node};
+use super::embedded;
 use super::source::Source;
 use crate::validate::{FieldErrors, Path};
 
@@ -44,5 +45,16 @@ impl<'c> Part<'c> {
     /// The errors of `value`, at `path`. List types and embedded objects are not looked at.
     pub fn validate(self, value: &Value, path: &Path) -> FieldErrors {
         super::check::of_part(self.0, value, path)
+    }
+
+    /// The errors of the embedded objects in `value`, at `path`, which need not have been decoded; `is_object`: it is a whole object
+    /// itself.
+    pub fn validate_embedded(self, value: &Value, path: &Path, is_object: bool) -> FieldErrors {
+        embedded::check_part(self.0, value, path, is_object)
+    }
+
+    /// The errors of kind, version and metadata of `object`, which need not have been decoded.
+    pub fn validate_object(object: &Value) -> FieldErrors {
+        embedded::check_object(object)
     }
 }

@@ -18,6 +18,8 @@ use crate::expression::{Allowance, Pattern, PatternError, PatternLimits};
 const GENERATION_BYTES_MAX: usize = 4 << 20;
 /// Steps of compiling one pattern: more than any of [`PatternLimits::SCHEMA`] takes.
 const COMPILE_STEPS: u64 = 4_000_000;
+/// Steps of beginning to match, beside those of the automaton's state, which is made for each text.
+const BEGIN_STEPS: u64 = 10;
 /// Steps of a request's budget for each step of matching.
 const REQUEST_STEPS_PER_STEP: u64 = 3;
 
@@ -28,7 +30,9 @@ const REQUEST_STEPS_PER_STEP: u64 = 3;
 pub(super) fn matches(pattern: &SmolStr, text: &str) -> Result<bool, PatternError> {
     let compiled = compiled(pattern)?;
     let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
-    let steps = compiled.steps_of_byte().saturating_mul(bytes).saturating_add(1);
+    // Its state is as large as the automaton: of a large one a thousand empty texts take as long as a long text.
+    let looks = bytes.saturating_add(1);
+    let steps = compiled.steps_of_byte().saturating_mul(looks).saturating_add(BEGIN_STEPS);
     if !count_steps(steps.saturating_mul(REQUEST_STEPS_PER_STEP)) {
         // The request was stopped: nothing that is found out now is answered or stored.
         return Ok(false);
@@ -84,7 +88,23 @@ fn compiled(pattern: &SmolStr) -> Entry {
 
 #[cfg(test)]
 mod tests {
+    use orch_schema::budget::{Budget, count_step};
+
     use super::*;
+
+    #[test]
+    fn an_empty_text_is_charged_for_the_size_of_its_pattern() {
+        let large = SmolStr::new(r"^(\pL{1,30})?$");
+        assert_eq!(matches(&large, ""), Ok(true));
+        let is_left = |pattern: &SmolStr| {
+            std::sync::Arc::new(Budget::of(1_000)).enter(|| {
+                let matched = matches(pattern, "");
+                (matched, count_step())
+            })
+        };
+        assert_eq!(is_left(&large), (Ok(false), false), "the request was stopped");
+        assert_eq!(is_left(&SmolStr::new("^a?$")), (Ok(true), true));
+    }
 
     #[test]
     fn patterns_are_kept_within_their_bytes() {

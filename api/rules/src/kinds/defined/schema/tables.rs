@@ -3,8 +3,6 @@
 //! Owns which table type a node of a schema becomes, what the decoder keeps of values there, and how much memory defaults add to
 //! an object. Every field has presence: an explicit zero is a value.
 
-use std::sync::Arc;
-
 use orch_schema::budget::{entry_weight, weight};
 use orch_schema::value::{SmolStr, Value};
 use orch_schema::{Field, ListTopology, Member, ObjectType, Scalar, Schema, TypeId, ValueType};
@@ -232,17 +230,6 @@ impl<'b> Tables<'b> {
             _ => 0,
         }
     }
-}
-
-/// A schema with one type, whose only field `value` is of the node `source`.
-pub(super) fn holder_of(source: Source<'_>, base: &Arc<Schema>) -> Result<(Schema, TypeId), CompileError> {
-    let mut tables = Tables::over(base);
-    let mut field = Field::new("value", 0, tables.value_type(source, false)?);
-    field.presence = true;
-    field.nullable = true;
-    let holder = tables.object_type("holder".into(), vec![field]);
-    let id = tables.add(holder);
-    Ok((Schema::over(base.clone(), tables.types), id))
 }
 
 /// A field that is written even when empty, as lists and metadata are.

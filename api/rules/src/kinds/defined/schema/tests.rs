@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use orch_proto::brand::ORCH;
 use orch_schema::budget::Budget;
-use orch_schema::{apply_defaults, encode_json, json};
+use orch_schema::{Limits, apply_defaults, decode_json, encode_json, json};
 
 use super::*;
 
@@ -430,19 +430,6 @@ fn what_was_wrong_before_and_is_unchanged_is_forgiven() {
     let mut sets = old.clone();
     sets["set"] = json!([2, 2]);
     assert_eq!(texts(&old, &sets), [""; 0], "the list had repeated items before");
-}
-
-#[test]
-fn a_default_is_checked_against_its_node() {
-    let node = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
-    let check = |default: Value| check_default(&ORCH, &BASE, &node, &default);
-    assert_eq!(check(json!({"a": 1})), Ok(()));
-    assert_eq!(check(json!({"b": 1})), Err(DefaultFault::Unknown));
-    let Err(DefaultFault::Invalid(errors)) = check(json!({"a": "x"})) else { panic!("it is refused") };
-    assert_eq!(
-        errors[0].to_string(),
-        r#"a: Invalid value: "string": a in body must be of type integer: "string""#
-    );
 }
 
 #[test]

@@ -1,13 +1,15 @@
-//! Defaults in schemas: they have no fields that the schema does not know, and keep its rules.
+//! Defaults in schemas: they have no fields that the schema does not know, and keep its rules. Objects in them are valid as far as their
+//! kind, version and metadata go, and so is the object around a default in metadata.
 //!
 //! Owns the walk over all defaults of a schema, which is compiled once for it. Defaults inside of `additionalProperties` are not
 //! looked at, as in the reference.
 
 use orch_schema::budget::count_step;
+use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::Extensions;
 use super::place::Place;
+use super::{Extensions, aggregate};
 use crate::kinds::defined::schema::{Constraints, Part};
 use crate::validate::tree::{Tree, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
@@ -22,7 +24,8 @@ pub(super) fn validate(
     let mut walk = Walk { extensions, unknown_fields, errors: FieldErrors::new() };
     // A schema that cannot be compiled keeps every value.
     let constraints = Constraints::of_schema(extensions.brand, schema).ok();
-    walk.node(schema, root, constraints.as_ref().map(Constraints::whole), Surroundings::Root);
+    let whole = constraints.as_ref().map(Constraints::whole);
+    walk.node(schema, root, whole, (Surroundings::Root, &Focus::Object));
     walk.errors
 }
 
@@ -30,7 +33,7 @@ pub(super) fn validate(
 pub(super) fn has_unpruned(schema: &Value, extensions: &Extensions) -> bool {
     let path = Path::default();
     let mut walk = Walk { extensions, unknown_fields: UnknownFields::Refused, errors: FieldErrors::new() };
-    walk.node(schema, &Place::root(&path), None, Surroundings::Root);
+    walk.node(schema, &Place::root(&path), None, (Surroundings::Root, &Focus::Object));
     !walk.errors.is_empty()
 }
 
@@ -53,6 +56,38 @@ enum Surroundings {
     Metadata,
 }
 
+/// The way from the object around a schema to the schema.
+#[derive(Clone, Copy, Debug)]
+enum Focus<'a> {
+    /// The schema is that of the object.
+    Object,
+    Property(&'a Focus<'a>, &'a str),
+    Item(&'a Focus<'a>),
+}
+
+impl Focus<'_> {
+    /// The object that has `value` at this place, and nothing else but a kind.
+    fn surround(&self, value: Value) -> Value {
+        match self {
+            Focus::Object => {
+                let mut object = value;
+                for (name, text) in [("kind", "Validation"), ("apiVersion", "validation/v1")] {
+                    if object.get(name).is_none() {
+                        object[name] = json!(text);
+                    }
+                }
+                object
+            }
+            Focus::Property(parent, name) => {
+                let mut object = json!({});
+                object[*name] = value;
+                parent.surround(object)
+            }
+            Focus::Item(parent) => parent.surround(Value::Array(vec![value])),
+        }
+    }
+}
+
 struct Walk<'a> {
     extensions: &'a Extensions,
     unknown_fields: UnknownFields,
@@ -60,29 +95,42 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn node(&mut self, schema: &Value, place: &Place<'_>, part: Option<Part<'_>>, around: Surroundings) {
+    fn node(
+        &mut self,
+        schema: &Value,
+        place: &Place<'_>,
+        part: Option<Part<'_>>,
+        (around, focus): (Surroundings, &Focus<'_>),
+    ) {
         if self.errors.is_full() || !count_step() {
             return;
         }
         let is_object = around == Surroundings::Root || schema.flag(&self.extensions.embedded_resource);
-        let around = if is_object { Surroundings::Root } else { around };
+        let (around, focus) = if is_object { (Surroundings::Root, &Focus::Object) } else { (around, focus) };
         if schema.has("default") {
-            self.default(schema, &place.child("default"), part, around);
+            self.default(schema, &place.child("default"), part, (around, focus));
         }
         let inside = if is_object { Surroundings::Content } else { around };
         if schema.at("items").is_object() {
-            self.node(schema.at("items"), &place.child("items"), part.and_then(Part::items), inside);
+            let part = part.and_then(Part::items);
+            self.node(schema.at("items"), &place.child("items"), part, (inside, &Focus::Item(focus)));
         }
         let properties = place.child("properties");
         for (name, property) in schema.at("properties").as_object().into_iter().flatten() {
             let of_object = is_object && is_object_field(name);
             let inside = if of_object { Surroundings::Metadata } else { inside };
             let part = part.and_then(|part| part.property(name));
-            self.node(property, &properties.key(name), part, inside);
+            self.node(property, &properties.key(name), part, (inside, &Focus::Property(focus, name)));
         }
     }
 
-    fn default(&mut self, schema: &Value, place: &Place<'_>, part: Option<Part<'_>>, around: Surroundings) {
+    fn default(
+        &mut self,
+        schema: &Value,
+        place: &Place<'_>,
+        part: Option<Part<'_>>,
+        (around, focus): (Surroundings, &Focus<'_>),
+    ) {
         let default = schema.at("default");
         let (is_object, in_metadata) = (around == Surroundings::Root, around == Surroundings::Metadata);
         let refuses = self.unknown_fields == UnknownFields::Refused && !in_metadata;
@@ -90,8 +138,17 @@ impl Walk<'_> {
             let detail = "must not have unknown fields";
             self.errors.push(FieldError::invalid(place.path(), &shown(default), detail));
         }
-        if let Some(part) = part {
-            self.errors.extend(part.validate(default, &place.path()));
+        let Some(part) = part else { return };
+        let faults: FieldErrors = if in_metadata {
+            let faults = Part::validate_object(&focus.surround(default.clone()));
+            let told = aggregate(&faults).map(|told| format!("must result in valid metadata: {told}"));
+            told.map(|told| FieldError::invalid(place.path(), &shown(default), &told)).into_iter().collect()
+        } else {
+            part.validate_embedded(default, &place.path(), is_object)
+        };
+        match faults.is_empty() {
+            true => self.errors.extend(part.validate(default, &place.path())),
+            false => self.errors.extend(faults),
         }
     }
 }

@@ -5,7 +5,7 @@ use orch_schema::value::Value;
 
 use super::super::ratchet::Requirements;
 use super::place::Place;
-use super::walk::is_set;
+use super::walk::is_present;
 use super::{Extensions, lists, validations};
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors};
@@ -155,7 +155,7 @@ impl Walk<'_> {
             forbid("default", &reason.text());
         }
         for name in NOT_SUPPORTED {
-            if is_set(schema, name) {
+            if is_present(schema, name) {
                 forbid(name, &format!("{name} is not supported"));
             }
         }

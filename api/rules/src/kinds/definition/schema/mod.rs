@@ -183,7 +183,7 @@ fn validate_root_with_status(
 ) -> Option<FieldError> {
     let (kind, before_type) = (schema.text("type"), ["id", "$schema", "$ref"]);
     // few: three names, which the reference meets before the type.
-    let is_said_before = before_type.iter().any(|name| walk::is_set(schema, name));
+    let is_said_before = before_type.iter().any(|name| walk::is_present(schema, name));
     if !is_said_before && !kind.is_empty() && kind != "object" {
         let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         return Some(FieldError::invalid_str(root.child("type").path(), kind, detail));
@@ -197,7 +197,7 @@ fn validate_root_with_status(
     ];
     let mut refused = ROOT_FIELDS_REFUSED.into_iter().chain(more.into_iter().map(String::as_str));
     // few: two dozen names.
-    if !refused.any(|name| walk::is_set(schema, name)) {
+    if !refused.any(|name| walk::is_present(schema, name)) {
         return None;
     }
     let detail = format!(
@@ -291,6 +291,11 @@ pub fn non_structural(brand: &'static Brand, definition: &Value) -> Option<Strin
         }
         errors.extend(structural::validate(schema, &root, &extensions, &mut patterns));
     }
+    aggregate(&errors)
+}
+
+/// All of `errors` in one text, as the reference joins them; `None`: there are none.
+fn aggregate(errors: &FieldErrors) -> Option<String> {
     let texts: Vec<String> = errors.shown().iter().map(ToString::to_string).collect();
     match texts.as_slice() {
         [] => None,

@@ -47,6 +47,12 @@ pub(super) fn is_set(schema: &Value, name: &str) -> bool {
     }
 }
 
+/// Whether the general rules take the field `name` of `schema` as set. References and dependencies are, as in the reference, where
+/// they state nothing, too.
+pub(super) fn is_present(schema: &Value, name: &str) -> bool {
+    is_set(schema, name) || (matches!(name, "$ref" | "dependencies") && !schema.at(name).is_null())
+}
+
 /// Fields that structural schemas have no place for.
 const UNSUPPORTED: [&str; 7] =
     ["id", "$schema", "$ref", "additionalItems", "patternProperties", "definitions", "dependencies"];
