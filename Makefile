@@ -97,7 +97,7 @@ oracle: setup ## Compare the scheduler's plans with a slow oracle on random clus
 power: setup ## Lose power under the disk of a member (CRASHES=500); repeats a kind of run with SEED=17
 	$(CARGO) run --release --bin power -- --crashes $(CRASHES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-bench: build ## Measure a cluster started for it (NODES=1, WORKS=all), beside the reference's figures; watches by the thousand with WORKS=watch-idle|watch-storm|kubelets
+bench: build ## Measure a cluster started for it (NODES=1, WORKS=all), beside the reference's figures; by the thousand: WORKS=watch-idle|watch-storm|kubelets|definitions
 	$(CARGO) run --quiet --release --bin bench -- $(WORKS) --start $(NODES) $(ARGS)
 
 bench-scheduler: setup ## Measure the scheduler without a server: planner, queue and memory; one shape with ARGS=affinity

@@ -57,6 +57,28 @@ fn watches_whose_connections_are_cut_resume_without_a_list() {
 }
 
 #[test]
+fn definitions_come_into_force_and_their_kinds_are_used() {
+    let of = figures(&[
+        "definitions",
+        "--start",
+        "1",
+        "--definitions",
+        "60",
+        "--size",
+        "2000",
+        "--used",
+        "5",
+        "--settle",
+        "100ms",
+    ]);
+    assert_eq!(of("definitions"), 60.0);
+    assert!(of("CPU of a definition until it is in force") > 0.0 && of("until all are in force") > 0.0);
+    assert!(
+        of("first object of a kind, p50") > 0.0 && of("all groups with their kinds of discovery, p50") > 0.0
+    );
+}
+
+#[test]
 fn kubelets_see_their_pods_and_renew_their_leases() {
     let of = figures(&[
         "kubelets",

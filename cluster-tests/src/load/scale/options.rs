@@ -40,6 +40,12 @@ pub enum Work {
     /// listed again are counted each by themselves.
     #[command(after_help = KUBELETS_EXAMPLES)]
     Kubelets(Kubelets),
+    /// Definitions of custom kinds: until they are in force, their memory, discovery, and the first objects
+    ///
+    /// Makes definitions with a schema of the size asked for, sixteen at a time, and waits until discovery shows all of them. Prints the
+    /// server's CPU time and memory of each, the waits for the documents of discovery, and what a kind costs whose first object comes.
+    #[command(after_help = DEFINITIONS_EXAMPLES)]
+    Definitions(Definitions),
 }
 
 const IDLE_EXAMPLES: &str = "\
@@ -58,6 +64,12 @@ Examples:
   bench kubelets --start 1 --nodes 1000
   bench kubelets --start 3 --nodes 2000 --kill-leader
   bench kubelets --base http://127.0.0.1:8080 --pids 4711 --nodes 100     plain HTTP: `orch dev --insecure-port 8080`";
+
+const DEFINITIONS_EXAMPLES: &str = "\
+Examples:
+  bench definitions --start 1 --definitions 5000
+  bench definitions --start 3 --size 200000 --definitions 100        large ones, over three servers
+  bench definitions --base http://127.0.0.1:8080 --pids 4711         plain HTTP: `orch dev --insecure-port 8080`";
 
 /// Servers and generator of every work.
 #[derive(Debug, Clone, Args)]
@@ -159,6 +171,34 @@ pub struct Kubelets {
     pub(super) kill_leader: bool,
 }
 
+/// Options of `definitions`.
+#[derive(Debug, Clone, Args)]
+pub struct Definitions {
+    #[command(flatten)]
+    pub(super) common: Common,
+    /// Definitions, each of a kind of its own.
+    #[arg(long = "definitions", default_value_t = 1000, value_name = "DEFINITIONS", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub(super) count: u32,
+    /// Bytes of the schema of each, about.
+    #[arg(long, default_value = "20000", value_parser = size, value_name = "BYTES")]
+    pub(super) size: usize,
+    /// Kinds of which an object is made.
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(0..=20_000))]
+    pub(super) used: u32,
+    /// Time without requests before each look at memory.
+    #[arg(long, default_value = "3s", value_parser = duration, value_name = "TIME")]
+    pub(super) settle: Duration,
+}
+
+/// Bytes of a schema, up to what a definition may have.
+fn size(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(bytes @ 100..=1_000_000) => Ok(bytes),
+        Ok(_) => Err("not in 100..=1000000".to_owned()),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
 /// Credentials of the kubelets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Credentials {
@@ -200,6 +240,7 @@ impl Work {
             Self::WatchIdle(_) => "watch-idle",
             Self::WatchStorm(_) => "watch-storm",
             Self::Kubelets(_) => "kubelets",
+            Self::Definitions(_) => "definitions",
         }
     }
 
@@ -213,6 +254,7 @@ impl Work {
             Self::WatchIdle(options) => &options.common,
             Self::WatchStorm(options) => &options.common,
             Self::Kubelets(options) => &options.common,
+            Self::Definitions(options) => &options.common,
         }
     }
 }

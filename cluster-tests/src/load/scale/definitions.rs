@@ -1,0 +1,237 @@
+//! The work `definitions`: what definitions of custom kinds cost until they are in force, and the first objects of their kinds.
+//!
+//! Owns the definitions: each has a kind of its own in one of [`GROUPS`] groups, and a schema of the size asked for. With servers that were
+//! not started for the run they are deleted in the end.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use http::Method;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use tokio::time::sleep;
+
+use super::meter::Reading;
+use super::options::Definitions;
+use super::report::{Report, Unit};
+use super::stage::{self, Stage};
+use crate::load::tally::Tally;
+
+/// Groups that the kinds are spread over.
+const GROUPS: u32 = 50;
+/// Requests at a time.
+const CONCURRENT: usize = 16;
+/// Reads of each document of discovery.
+const READS: u32 = 50;
+/// Pause between looks at what is in force.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Runs the work.
+pub(super) fn run(options: &Definitions) -> Result<Report> {
+    stage::run(&options.common, u32::try_from(CONCURRENT)?, async |stage: &Stage| {
+        let group = stage.group("apiextensions.").await?;
+        let discovery = group.replace("apiextensions.", "apidiscovery.");
+        let report = Report::new("definitions");
+        let mut work = Work { options, stage, schema: schema(options.size), group, discovery, report };
+        let outcome = Box::pin(work.measure()).await;
+        if !stage.is_started() {
+            work.remove().await?;
+        }
+        outcome.map(|()| work.report)
+    })
+}
+
+struct Work<'a> {
+    options: &'a Definitions,
+    stage: &'a Stage,
+    schema: Value,
+    /// The group of definitions, under the servers' brand.
+    group: String,
+    /// The group of aggregated discovery.
+    discovery: String,
+    report: Report,
+}
+
+impl Work<'_> {
+    async fn measure(&mut self) -> Result<()> {
+        let count = self.options.count;
+        self.report.count("definitions", count.into());
+        self.report.count("bytes of a schema", self.schema.to_string().len() as u64);
+        let before = self.settled().await;
+        self.report.add("memory before", Unit::Kilobytes, before.resident_kb as f64);
+        let began = Instant::now();
+        let created = self.create("definitions", count, |number| {
+            (format!("/apis/{}/v1/customresourcedefinitions", self.group), self.definition(number))
+        });
+        let tally = created.await?;
+        self.report.latencies("create of a definition", &tally);
+        self.in_force(count).await?;
+        self.report.time("until all are in force", began.elapsed());
+        let defined = self.settled().await;
+        let cpu = before.cpu_until(&defined).as_secs_f64() * 1e6 / f64::from(count);
+        self.report.add("CPU of a definition until it is in force", Unit::Microseconds, cpu);
+        let each = before.kb_each_until(&defined, count);
+        self.report.add("memory of a definition before its first use", Unit::Kilobytes, each);
+        self.describe().await?;
+        self.use_kinds().await
+    }
+
+    /// Creates `count` objects; `of` gives path and object of each.
+    async fn create(&self, what: &str, count: u32, of: impl Fn(u32) -> (String, Value)) -> Result<Tally> {
+        eprintln!("{count} {what} ...");
+        let tally = Mutex::new(Tally::new()?);
+        let requests = stream::iter((0..count).map(&of)).map(|(path, object)| {
+            let (admin, tally) = (self.stage.admin.clone(), &tally);
+            async move {
+                let began = Instant::now();
+                let answer = admin.post(&path, &object).await?;
+                ensure!(answer.status == 201, "{path}: {:?}", answer.success());
+                tally.lock().success(began.elapsed(), answer.body.len() as u64);
+                anyhow::Ok(())
+            }
+        });
+        requests.buffer_unordered(CONCURRENT).try_collect::<()>().await?;
+        Ok(tally.into_inner())
+    }
+
+    /// Waits until discovery shows all kinds.
+    async fn in_force(&self, count: u32) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            let mut shown = 0;
+            for group in 0..GROUPS.min(count) {
+                let answer = self.stage.admin.get(&format!("/apis/{}/v1", group_name(group))).await?;
+                if answer.status == 200 {
+                    let resources = answer.json()?;
+                    let resources = resources["resources"].as_array().context("a list of resources")?.len();
+                    // Each kind has its status beside it.
+                    shown += resources / 2;
+                }
+            }
+            if shown == count as usize {
+                return Ok(());
+            }
+            ensure!(began.elapsed() < self.options.common.patience, "{shown} of {count} are in force");
+            sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    /// Reads the documents that describe the kinds.
+    async fn describe(&mut self) -> Result<()> {
+        let aggregated = format!("application/json;g={};v=v2;as=APIGroupDiscoveryList", self.discovery);
+        for (name, path, accept) in [
+            ("groups", "/apis", "application/json"),
+            ("all groups with their kinds", "/apis", &*aggregated),
+            ("OpenAPI index", "/openapi/v3", "application/json"),
+        ] {
+            let mut tally = Tally::new()?;
+            for _ in 0..READS {
+                let began = Instant::now();
+                let headers = [("accept", accept)];
+                let answer = self.stage.admin.send(Method::GET, path, &headers, Bytes::new()).await?;
+                ensure!(answer.status == 200, "{path}: {:?}", answer.success());
+                tally.success(began.elapsed(), answer.body.len() as u64);
+            }
+            self.report.latencies(&format!("{name} of discovery"), &tally);
+        }
+        Ok(())
+    }
+
+    /// Makes the first object of each kind that is used.
+    async fn use_kinds(&mut self) -> Result<()> {
+        let (count, namespace) = (self.options.used.min(self.options.count), self.stage.namespace.clone());
+        let before = self.settled().await;
+        let made = self.create("first objects", count, |number| {
+            let (group, kind) = (group_name(number), format!("Widget{number}"));
+            let path = format!("/apis/{group}/v1/namespaces/{namespace}/widget{number}s");
+            let spec = json!({"field0": {"name": "abc", "items": [{"name": "a"}]}});
+            let head =
+                json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": "first"}});
+            let mut object = head;
+            object["spec"] = spec;
+            (path, object)
+        });
+        let tally = made.await?;
+        let used = self.settled().await;
+        self.report.latencies("first object of a kind", &tally);
+        let each = before.kb_each_until(&used, count);
+        self.report.add("memory of a kind that is used, beyond its definition", Unit::Kilobytes, each);
+        let cpu = before.cpu_until(&used).as_secs_f64() * 1e6 / f64::from(count.max(1));
+        self.report.add("CPU of a first object", Unit::Microseconds, cpu);
+        self.report.add("memory after", Unit::Kilobytes, used.resident_kb as f64);
+        Ok(())
+    }
+
+    async fn settled(&self) -> Reading {
+        sleep(self.options.settle).await;
+        self.stage.meter.read()
+    }
+
+    async fn remove(&self) -> Result<()> {
+        for number in 0..self.options.count {
+            let path = format!("/apis/{}/v1/customresourcedefinitions/{}", self.group, name(number));
+            self.stage.admin.delete(&path).await?;
+        }
+        Ok(())
+    }
+
+    fn definition(&self, number: u32) -> Value {
+        let version = json!({
+            "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": self.schema},
+        });
+        let names = json!({
+            "plural": format!("widget{number}s"), "singular": format!("widget{number}"), "kind": format!("Widget{number}"),
+        });
+        json!({
+            "apiVersion": format!("{}/v1", self.group), "kind": "CustomResourceDefinition",
+            "metadata": {"name": name(number)},
+            "spec": {"group": group_name(number), "scope": "Namespaced", "names": names, "versions": [version]},
+        })
+    }
+}
+
+fn group_name(number: u32) -> String {
+    format!("g{}.bench.example.com", number % GROUPS)
+}
+
+fn name(number: u32) -> String {
+    format!("widget{number}s.{}", group_name(number))
+}
+
+/// A schema of about `size` bytes: objects with texts, numbers and lists.
+fn schema(size: usize) -> Value {
+    let item = json!({
+        "type": "object", "required": ["name"],
+        "properties": {"name": {"type": "string"}, "value": {"type": "string", "default": "x"}},
+    });
+    let field = json!({
+        "type": "object", "description": "A sentence of usual length that says what the field is for.",
+        "properties": {
+            "name": {"type": "string", "pattern": "^[a-z]+$", "maxLength": 63},
+            "count": {"type": "integer", "minimum": 0},
+            "items": {"type": "array", "items": item},
+        },
+    });
+    let count = (size / field.to_string().len()).max(1);
+    let fields: Map<String, Value> = (0..count).map(|at| (format!("field{at}"), field.clone())).collect();
+    json!({"type": "object", "properties": {
+        "spec": {"type": "object", "properties": fields},
+        "status": {"type": "object", "properties": {"phase": {"type": "string"}}},
+    }})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_has_about_the_size_asked_for() {
+        for size in [1000, 20_000] {
+            let made = schema(size).to_string().len();
+            assert!((size / 2..size * 2).contains(&made), "{made} for {size}");
+        }
+    }
+}
