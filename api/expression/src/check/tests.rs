@@ -10,7 +10,7 @@ fn scope() -> Scope {
         .with("request", &[("user", Type::String), ("groups", Type::list(Type::String)), ("any", Type::Dyn)]);
     Scope::default()
         .with_objects(objects)
-        .with_libraries(Libraries { devices: true })
+        .with_libraries(Libraries { devices: true, ..Libraries::default() })
         .with_variable("request", Type::object("request"))
         .with_variable("object", Type::Dyn)
         .with_variable("claims", Type::map(Type::String, Type::Any))

@@ -76,9 +76,9 @@ pub(crate) trait VariableNames {
     fn name(&self, at: usize) -> &str;
 }
 
-impl VariableNames for crate::scope::Scope {
+impl VariableNames for crate::scope::Variables {
     fn name(&self, at: usize) -> &str {
-        crate::scope::Scope::name(self, at)
+        self.get(at).map_or("", |(name, _)| name)
     }
 }
 

@@ -196,10 +196,10 @@ fn plain(run: &mut Run<'_>, out: &mut String, value: &Val<'_>, is_inside: bool) 
             run.make_bytes(NUMBER_BYTES)?;
             out.push_str(&format!("{number:.PLACES$}"));
         }
-        Val::Double(number) => match special(value) {
-            Some(text) => out.push_str(&text),
-            None => out.push_str(&of_double(*number)),
-        },
+        Val::Double(number) if is_inside && !number.is_finite() => {
+            out.push_str(&special(value).unwrap_or_default());
+        }
+        Val::Double(number) => out.push_str(&of_double(*number)),
         Val::Text(text) if is_inside => {
             run.make_bytes(text.len())?;
             out.push_str(&format!("{:?}", &**text));
@@ -244,7 +244,7 @@ fn plain(run: &mut Run<'_>, out: &mut String, value: &Val<'_>, is_inside: bool) 
                     out.push_str(", ");
                 }
                 out.push_str(key);
-                out.push_str(": ");
+                out.push(':');
                 plain(run, out, value, true)?;
             }
             out.push('}');

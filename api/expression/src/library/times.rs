@@ -131,12 +131,12 @@ pub(crate) fn timestamp<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome
 }
 
 /// The text of a time.
-pub(super) fn text_of_timestamp(time: OffsetDateTime) -> Result<String, Failure> {
+pub(crate) fn text_of_timestamp(time: OffsetDateTime) -> Result<String, Failure> {
     time.format(&Rfc3339).map_err(|_| time_range())
 }
 
 /// Seconds with as many decimal places as they need.
-pub(super) fn text_of_duration(nanoseconds: i64) -> String {
+pub(crate) fn text_of_duration(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
     let nanoseconds = nanoseconds.unsigned_abs();
     let text = format!("{}.{:09}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);

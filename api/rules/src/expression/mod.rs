@@ -5,6 +5,7 @@
 //! Invariants: an expression that compiled names only known variables, members and functions, and its evaluation ends
 //! within [`Limits::CONFIGURED`]; a fault of an evaluation shows names of members and no values.
 
+pub mod rules;
 mod selector;
 mod value;
 
@@ -70,6 +71,7 @@ impl From<orch_expression::EvaluationError> for EvaluationError {
             orch_expression::EvaluationError::NoSuchOverload(_) => EvaluationError::NoSuchOverload,
             orch_expression::EvaluationError::Cost => EvaluationError::Cost,
             orch_expression::EvaluationError::NoSuchAttribute(_)
+            | orch_expression::EvaluationError::Undecided(_)
             | orch_expression::EvaluationError::Other(_) => EvaluationError::Other,
         }
     }

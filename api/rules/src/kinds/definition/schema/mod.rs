@@ -1,7 +1,8 @@
 //! Rules of the schemas in a definition.
 //!
 //! Owns the judgement of one schema (`Judge`), in the reference's order: the root under a status sub-resource, then the structural
-//! rules, then (where these hold) its defaults, then the general rules, which are checked in any case.
+//! rules, then (where these hold) its defaults, then the general rules, which are checked in any case, then (where all hold) the
+//! expressions of its rules, which `expression::rules` compiles.
 //!
 //! - `general`: what no schema may use, exclusions, types of lists and maps (`lists`), rules in expressions (`validations`)
 //! - `structural`: every field has a type; `nested` what may stand inside of `allOf` and its like, `completeness` that it is known outside
@@ -27,6 +28,8 @@ use orch_proto::Brand;
 use orch_schema::value::Value;
 
 use super::ratchet::Requirements;
+use crate::expression::rules::check_rules;
+use crate::expression::{Allowance, Exhausted};
 use crate::validate::tree::{Tree, is_unchanged, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
 use defaults::UnknownFields;
@@ -74,6 +77,9 @@ impl Extensions {
     }
 }
 
+/// Steps of compiling all rules of a definition: two seconds. The largest known definition takes a tenth of it.
+const RULE_STEPS_MAX: u64 = 20_000_000;
+
 /// Judges the schemas of one definition.
 #[derive(Debug)]
 pub(super) struct Judge<'a> {
@@ -83,11 +89,19 @@ pub(super) struct Judge<'a> {
     is_structural: bool,
     has_defaults: bool,
     patterns: Patterns,
+    brand: &'static Brand,
+    /// Steps that compiling the rules of all schemas may still take.
+    rule_steps: Allowance,
 }
 
 impl<'a> Judge<'a> {
     /// The judge of the schemas of `spec`.
-    pub(super) fn new(extensions: &'a Extensions, spec: &Value, requirements: Requirements) -> Judge<'a> {
+    pub(super) fn new(
+        extensions: &'a Extensions,
+        brand: &'static Brand,
+        spec: &Value,
+        requirements: Requirements,
+    ) -> Judge<'a> {
         let (mut has_defaults, mut has_extensions) = (false, false);
         for version in spec.items("versions") {
             walk::each(version.at("schema").at("openAPIV3Schema"), &mut |schema| {
@@ -102,6 +116,8 @@ impl<'a> Judge<'a> {
             is_structural: requirements.structural || prunes || has_defaults || has_extensions,
             has_defaults,
             patterns: Patterns::new(),
+            brand,
+            rule_steps: Allowance::of(RULE_STEPS_MAX),
         }
     }
 
@@ -110,8 +126,15 @@ impl<'a> Judge<'a> {
         self.has_defaults
     }
 
-    /// Rules for `schema`, which `path` holds as `openAPIV3Schema`. `has_status`: objects have a status sub-resource.
-    pub(super) fn validate(&mut self, schema: &Value, path: &Path, has_status: bool) -> FieldErrors {
+    /// Rules for `schema`, which `path` holds as `openAPIV3Schema`. `old`: that of the version in the stored definition.
+    /// `has_status`: objects have a status sub-resource.
+    pub(super) fn validate(
+        &mut self,
+        schema: &Value,
+        old: Option<&Value>,
+        path: &Path,
+        has_status: bool,
+    ) -> FieldErrors {
         let mut errors = FieldErrors::new();
         if schema.is_null() {
             return errors;
@@ -145,7 +168,22 @@ impl<'a> Judge<'a> {
             let detail = "OpenAPIV3Schema 'schema' is not supported";
             errors.push(FieldError::invalid_str(root.path(), "", detail));
         }
+        // Expressions of a schema with other faults would be told of their consequences; those of a stored one were read.
+        if errors.is_empty() && old != Some(schema) {
+            errors.extend(self.expressions(schema, &root_path));
+        }
+        }
         errors
+    }
+
+    /// The errors of expressions in `schema`.
+    fn expressions(&mut self, schema: &Value, path: &Path) -> FieldErrors {
+        match check_rules(schema, path, self.brand, &mut self.rule_steps) {
+            Ok(errors) => errors,
+            Err(Exhausted) => {
+                FieldError::forbidden(path.clone(), "the rules take too long to compile").into()
+            }
+        }
     }
 }
 
