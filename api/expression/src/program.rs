@@ -24,7 +24,7 @@ use crate::value::Val;
 /// A checked expression, before its patterns are compiled.
 #[derive(Debug)]
 pub struct Ast {
-    parsed: Parsed,
+    parsed: Arc<Parsed>,
     checked: Checked,
     scope: Scope,
 }
@@ -37,7 +37,7 @@ pub struct Program {
     slots: usize,
     result: Type,
     source: Box<str>,
-    expression: IdedExpr,
+    expression: Arc<IdedExpr>,
 }
 
 impl fmt::Debug for Program {
@@ -57,15 +57,17 @@ impl Ast {
         scope: &Scope,
         charge: &mut dyn Charge,
     ) -> Result<Result<Ast, CompileError>, Exhausted> {
-        let parsed = match parse(source, scope.libraries(), charge)? {
-            Ok(parsed) => parsed,
-            Err(error) => return Ok(Err(error)),
-        };
-        let checked = match check(&parsed, scope) {
-            Ok(checked) => checked,
-            Err(error) => return Ok(Err(error)),
-        };
-        Ok(Ok(Ast { parsed, checked, scope: scope.clone() }))
+        let parsed = parse(source, scope.libraries(), charge)?;
+        Ok(parsed.and_then(|parsed| Ast::of(Arc::new(parsed), scope)))
+    }
+
+    /// Checks what was parsed before with the libraries of `scope`. The caller charges [`Parsed::check_steps`].
+    ///
+    /// # Errors
+    /// It does not pass the check.
+    pub fn of(parsed: Arc<Parsed>, scope: &Scope) -> Result<Ast, CompileError> {
+        let checked = check(&parsed, scope)?;
+        Ok(Ast { parsed, checked, scope: scope.clone() })
     }
 
     /// The type of the value.
@@ -98,7 +100,7 @@ impl Ast {
         let result = self.result().clone();
         let slots = self.checked.locals_max;
         let source = self.parsed.source().into();
-        let expression = self.parsed.expression;
+        let expression = Arc::clone(&self.parsed.expression);
         Ok(Program { root, patterns, variables: self.scope.variables(), slots, result, source, expression })
     }
 }
@@ -163,7 +165,7 @@ impl Program {
     ) -> Result<Val<'v>, EvaluationError> {
         let mut run = Run::new(variables, &*self.variables, &self.patterns, self.slots, limits);
         let value = evaluate(&mut run, &self.root);
-        budget.spend(run.cost());
+        budget.spend(run.cost(), run.steps());
         value.map_err(|failure| *failure)
     }
 }
