@@ -141,7 +141,8 @@ fn parsing() -> Vec<Row> {
     ];
     let row = |(name, source): (&'static str, String)| {
         let run = move |allowance: &mut Allowance| {
-            let parsed = parse(&source, Libraries { devices: true }, allowance).expect("the steps suffice");
+            let parsed = parse(&source, Libraries { devices: true, ..Libraries::default() }, allowance)
+                .expect("the steps suffice");
             drop(black_box(parsed.expect("it is an expression")));
         };
         Row::new(name, steps(&run), move || run(&mut Allowance::of(u64::MAX)))

@@ -7,36 +7,40 @@
 use std::collections::HashMap;
 
 use cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators,
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, StructExpr,
+    operators,
 };
 
 use crate::allowance::{Charge, Exhausted};
 use crate::check::{Checked, Name, is_binding};
 use crate::cost::Price;
 use crate::evaluate::fold_constant;
+use crate::functions::Style;
 use crate::macros::ACCUMULATOR;
+use crate::parse::Parsed;
 use crate::pattern::{Pattern, PatternLimits};
-use crate::tree::{Append, Bind, Call, Entry, Fold, Insert, Item, Matches, Node, Select, Standing};
+use crate::tree::{Append, Bind, Call, Entry, Fold, Insert, Item, Matches, Node, Object, Select, Standing};
 use crate::value::{Key, MadeMap, Val};
 
 /// Conversions that are done once where their argument is a literal.
 const CONVERSIONS: [&str; 9] =
     ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "uint"];
 
-/// The tree and the patterns of `expression`.
+/// The tree and the patterns of an expression.
 pub(crate) fn compile(
-    expression: &IdedExpr,
+    parsed: &Parsed,
     checked: &Checked,
     limits: PatternLimits,
     charge: &mut dyn Charge,
 ) -> Result<(Node, Vec<Standing>), Exhausted> {
     let mut compiler =
-        Compiler { checked, limits, charge, patterns: Vec::new(), known: HashMap::new(), depth: 0 };
-    let node = compiler.node(expression)?;
+        Compiler { parsed, checked, limits, charge, patterns: Vec::new(), known: HashMap::new(), depth: 0 };
+    let node = compiler.node(&parsed.expression)?;
     Ok((node, compiler.patterns))
 }
 
 struct Compiler<'a> {
+    parsed: &'a Parsed,
     checked: &'a Checked,
     limits: PatternLimits,
     charge: &'a mut dyn Charge,
@@ -67,8 +71,9 @@ impl Compiler<'_> {
             Expr::Map(map) => self.map(map),
             Expr::Comprehension(one) if is_binding(one) => self.binding(one),
             Expr::Comprehension(one) => self.fold(one),
-            // The checker refuses them.
-            Expr::Struct(_) | Expr::Unspecified => Ok(Node::Constant(Val::Null)),
+            Expr::Struct(made) => self.object(made),
+            // The checker refuses it.
+            Expr::Unspecified => Ok(Node::Constant(Val::Null)),
         }
     }
 
@@ -89,12 +94,12 @@ impl Compiler<'_> {
         }
         let Some(resolved) = self.checked.calls.get(&id) else { return Ok(Node::Constant(Val::Null)) };
         let target = match resolved.style {
-            crate::functions::Style::Method => call.target.as_deref(),
-            crate::functions::Style::Global => None,
+            Style::Method => call.target.as_deref(),
+            Style::Global => None,
         };
         let parts: Vec<&IdedExpr> = target.into_iter().chain(&call.args).collect();
         let name = resolved.function.name;
-        if let Some(special) = self.special(name, &parts)? {
+        if let Some(special) = self.special(name, resolved.style, &parts)? {
             return Ok(special);
         }
         let arguments = parts.into_iter().map(|part| self.node(part)).collect::<Result<Box<[Node]>, _>>()?;
@@ -123,7 +128,7 @@ impl Compiler<'_> {
     }
 
     /// The node of an operator that does not evaluate all of its operands, and of what is done in place.
-    fn special(&mut self, name: &str, parts: &[&IdedExpr]) -> Result<Option<Node>, Exhausted> {
+    fn special(&mut self, name: &str, style: Style, parts: &[&IdedExpr]) -> Result<Option<Node>, Exhausted> {
         Ok(Some(match (name, parts) {
             (operators::LOGICAL_AND, [one, other]) => Node::And(self.pair(one, other)?),
             (operators::LOGICAL_OR, [one, other]) => Node::Or(self.pair(one, other)?),
@@ -134,8 +139,9 @@ impl Compiler<'_> {
             ("orValue", [one, other]) => Node::OptionalOrValue(self.pair(one, other)?),
             ("matches", [text, pattern]) => {
                 let Expr::Literal(LiteralValue::String(source)) = &pattern.expr else { return Ok(None) };
-                let text = self.node(text)?;
-                Node::Matches(Box::new(Matches { text, pattern: self.pattern(source.inner())? }))
+                let (text, is_function) = (self.node(text)?, style == Style::Global);
+                let pattern = self.pattern(source.inner(), pattern.id)?;
+                Node::Matches(Box::new(Matches { text, pattern, is_function }))
             }
             (operators::ADD, [list, items]) => match (&list.expr, &items.expr) {
                 (Expr::Ident(name), Expr::List(made)) if name == ACCUMULATOR => {
@@ -174,13 +180,14 @@ impl Compiler<'_> {
         Ok(Box::new((self.node(one)?, self.node(other)?)))
     }
 
-    /// The place of the pattern `source`.
-    fn pattern(&mut self, source: &str) -> Result<usize, Exhausted> {
+    /// The place of the pattern `source`, which stands at the node `id`.
+    fn pattern(&mut self, source: &str, id: u64) -> Result<usize, Exhausted> {
         if let Some(at) = self.known.get(source) {
             return Ok(*at);
         }
         let compiled = Pattern::compile(source, self.limits, self.charge)?;
-        self.patterns.push(Standing { source: source.into(), compiled });
+        let offset = self.parsed.offset(id);
+        self.patterns.push(Standing { source: source.into(), offset, compiled });
         self.known.insert(source.to_owned(), self.patterns.len() - 1);
         Ok(self.patterns.len() - 1)
     }
@@ -211,6 +218,17 @@ impl Compiler<'_> {
         }
         Ok(constant_map(&entries)
             .map_or_else(|| Node::Map(entries.into()), |map| Node::Constant(Val::map(map))))
+    }
+
+    fn object(&mut self, made: &StructExpr) -> Compiled {
+        let mut members = Vec::with_capacity(made.entries.len());
+        for entry in &made.entries {
+            let EntryExpr::StructField(field) = &entry.expr else { continue };
+            let key = Node::Constant(Val::text(&*field.field));
+            members.push(Entry { key, value: self.node(&field.value)?, is_optional: field.optional });
+        }
+        let name = made.type_name.trim_start_matches('.').into();
+        Ok(Node::Object(Box::new(Object { name, members: members.into() })))
     }
 
     fn binding(&mut self, one: &ComprehensionExpr) -> Compiled {

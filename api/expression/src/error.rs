@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::library::access_checks::Question;
+
 /// Reasons why an expression is refused, each with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileError {
@@ -103,9 +105,19 @@ pub enum EvaluationError {
     /// The evaluation costs more than one may.
     #[error("operation cancelled: actual cost limit exceeded")]
     Cost,
+    /// A question about rights has no answer yet: with it the evaluation has to be made again.
+    #[error("a question about rights is not answered yet")]
+    Undecided(Box<Question>),
     /// Another fault, which may repeat values.
     #[error("{0}")]
     Other(String),
+}
+
+impl EvaluationError {
+    /// Whether no other part of the expression can make up for the fault.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, EvaluationError::Cost | EvaluationError::Undecided(_))
+    }
 }
 
 /// A fault on its way through an evaluation.

@@ -3,11 +3,12 @@
 //! Owns the way from a text to a program, with its price, and the evaluation within its limits.
 
 use std::fmt;
+use std::sync::Arc;
 
 use cel::IdedExpr;
 
 use crate::allowance::{Charge, Exhausted};
-use crate::check::{Checked, check};
+use crate::check::{Checked, Name, check};
 use crate::compile::compile;
 use crate::cost::{Estimate, Sizes, estimate};
 use crate::error::{CompileError, EvaluationError};
@@ -15,7 +16,7 @@ use crate::evaluate::{Budget, Limits, Run, evaluate};
 use crate::parse::{Parsed, parse};
 use crate::pattern::PatternLimits;
 use crate::reads::reads;
-use crate::scope::Scope;
+use crate::scope::{Scope, Variables};
 use crate::tree::{Node, Standing};
 use crate::types::Type;
 use crate::value::Val;
@@ -23,7 +24,7 @@ use crate::value::Val;
 /// A checked expression, before its patterns are compiled.
 #[derive(Debug)]
 pub struct Ast {
-    parsed: Parsed,
+    parsed: Arc<Parsed>,
     checked: Checked,
     scope: Scope,
 }
@@ -32,11 +33,11 @@ pub struct Ast {
 pub struct Program {
     root: Node,
     patterns: Vec<Standing>,
-    scope: Scope,
+    variables: Arc<Variables>,
     slots: usize,
     result: Type,
     source: Box<str>,
-    expression: IdedExpr,
+    expression: Arc<IdedExpr>,
 }
 
 impl fmt::Debug for Program {
@@ -56,15 +57,17 @@ impl Ast {
         scope: &Scope,
         charge: &mut dyn Charge,
     ) -> Result<Result<Ast, CompileError>, Exhausted> {
-        let parsed = match parse(source, scope.libraries(), charge)? {
-            Ok(parsed) => parsed,
-            Err(error) => return Ok(Err(error)),
-        };
-        let checked = match check(&parsed, scope) {
-            Ok(checked) => checked,
-            Err(error) => return Ok(Err(error)),
-        };
-        Ok(Ok(Ast { parsed, checked, scope: scope.clone() }))
+        let parsed = parse(source, scope.libraries(), charge)?;
+        Ok(parsed.and_then(|parsed| Ast::of(Arc::new(parsed), scope)))
+    }
+
+    /// Checks what was parsed before with the libraries of `scope`. The caller charges [`Parsed::check_steps`].
+    ///
+    /// # Errors
+    /// It does not pass the check.
+    pub fn of(parsed: Arc<Parsed>, scope: &Scope) -> Result<Ast, CompileError> {
+        let checked = check(&parsed, scope)?;
+        Ok(Ast { parsed, checked, scope: scope.clone() })
     }
 
     /// The type of the value.
@@ -77,6 +80,12 @@ impl Ast {
         &self.parsed.expression
     }
 
+    /// Whether the expression names the variable `name`.
+    pub fn names_variable(&self, name: &str) -> bool {
+        let Some((at, _)) = self.scope.variable(name) else { return false };
+        self.checked.names.values().any(|found| *found == Name::Variable(at))
+    }
+
     /// What an evaluation may cost, for variables of these sizes.
     pub fn estimate(&self, sizes: &dyn Sizes) -> Estimate {
         estimate(&self.parsed.expression, &self.checked, sizes)
@@ -87,12 +96,12 @@ impl Ast {
     /// # Errors
     /// The steps are not left.
     pub fn program(self, limits: PatternLimits, charge: &mut dyn Charge) -> Result<Program, Exhausted> {
-        let (root, patterns) = compile(&self.parsed.expression, &self.checked, limits, charge)?;
+        let (root, patterns) = compile(&self.parsed, &self.checked, limits, charge)?;
         let result = self.result().clone();
         let slots = self.checked.locals_max;
         let source = self.parsed.source().into();
-        let expression = self.parsed.expression;
-        Ok(Program { root, patterns, scope: self.scope, slots, result, source, expression })
+        let expression = Arc::clone(&self.parsed.expression);
+        Ok(Program { root, patterns, variables: self.scope.variables(), slots, result, source, expression })
     }
 }
 
@@ -119,8 +128,9 @@ impl Program {
 
     /// The first pattern that cannot be used, as a fault of compiling.
     pub fn pattern_fault(&self) -> Option<CompileError> {
-        let faulty = self.patterns.iter().find_map(|pattern| pattern.compiled.as_ref().err());
-        faulty.map(|reason| CompileError::plain(format!("invalid matches argument: {reason}")))
+        let faulty = self.patterns.iter().find(|pattern| pattern.compiled.is_err())?;
+        let fault = (faulty.offset, "invalid matches argument".to_owned());
+        Some(CompileError::at_places(&self.source, vec![fault]))
     }
 
     /// Steps of matching the standing pattern `source`, for each byte of the text; one that cannot be used fails at once.
@@ -153,9 +163,9 @@ impl Program {
         limits: Limits,
         budget: &mut Budget,
     ) -> Result<Val<'v>, EvaluationError> {
-        let mut run = Run::new(variables, &self.scope, &self.patterns, self.slots, limits);
+        let mut run = Run::new(variables, &*self.variables, &self.patterns, self.slots, limits);
         let value = evaluate(&mut run, &self.root);
-        budget.spend(run.cost());
+        budget.spend(run.cost(), run.steps());
         value.map_err(|failure| *failure)
     }
 }

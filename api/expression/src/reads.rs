@@ -31,6 +31,11 @@ pub(crate) fn reads(expression: &IdedExpr, variable: &str, member: &str) -> bool
             let parts = [&of.iter_range, &of.accu_init, &of.loop_cond, &of.loop_step, &of.result];
             parts.into_iter().any(inside)
         }
-        Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) | Expr::Unspecified => false,
+        // few: the parts of one node.
+        Expr::Struct(made) => made.entries.iter().any(|entry| match &entry.expr {
+            EntryExpr::MapEntry(entry) => inside(&entry.key) || inside(&entry.value),
+            EntryExpr::StructField(field) => inside(&field.value),
+        }),
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => false,
     }
 }

@@ -7,12 +7,18 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::types::Type;
+use crate::types::{Branded, Type};
 
 /// Members of objects.
 pub trait Objects: Send + Sync {
     /// The type of `member` of the object type `object`; `None` if it has no such member.
     fn member(&self, object: &str, member: &str) -> Option<Type>;
+
+    /// Whether an expression may make a value of the object type `object`.
+    fn may_be_made(&self, object: &str) -> bool {
+        let _ = object;
+        false
+    }
 }
 
 /// Members that are known when a program is built.
@@ -39,14 +45,21 @@ impl Objects for ObjectTable {
 pub struct Libraries {
     /// Functions that selectors of devices have: `includes`, and the macro `cel.bind`.
     pub devices: bool,
+    /// `jsonpatch.escapeKey`.
+    pub mutations: bool,
 }
+
+/// Variables with their types, in the order in which values are given.
+pub(crate) type Variables = Vec<(String, Type)>;
 
 /// Names that an expression may use.
 #[derive(Clone)]
 pub struct Scope {
-    variables: Vec<(String, Type)>,
+    variables: Arc<Variables>,
     objects: Arc<dyn Objects>,
     libraries: Libraries,
+    /// Before the names of the server's own types in messages.
+    brand: &'static str,
 }
 
 impl fmt::Debug for Scope {
@@ -58,9 +71,10 @@ impl fmt::Debug for Scope {
 impl Default for Scope {
     fn default() -> Self {
         Scope {
-            variables: Vec::new(),
+            variables: Arc::default(),
             objects: Arc::new(ObjectTable::default()),
             libraries: Libraries::default(),
+            brand: "",
         }
     }
 }
@@ -69,14 +83,28 @@ impl Scope {
     /// The scope with one more variable. Values are given in the order in which variables were added.
     #[must_use]
     pub fn with_variable(mut self, name: &str, variable: Type) -> Scope {
-        self.variables.push((name.to_owned(), variable));
+        Arc::make_mut(&mut self.variables).push((name.to_owned(), variable));
         self
     }
 
     /// The scope with these objects.
     #[must_use]
-    pub fn with_objects(mut self, objects: impl Objects + 'static) -> Scope {
-        self.objects = Arc::new(objects);
+    pub fn with_objects(self, objects: impl Objects + 'static) -> Scope {
+        self.with_shared_objects(Arc::new(objects))
+    }
+
+    /// The scope with these objects, which other scopes have as well.
+    #[must_use]
+    pub fn with_shared_objects(mut self, objects: Arc<dyn Objects>) -> Scope {
+        self.objects = objects;
+        self
+    }
+
+    /// The scope of a cluster with the brand of this name, which messages write before the names of the server's own
+    /// types.
+    #[must_use]
+    pub fn with_brand(mut self, brand: &'static str) -> Scope {
+        self.brand = brand;
         self
     }
 
@@ -94,13 +122,22 @@ impl Scope {
         Some((at, &self.variables[at].1))
     }
 
-    /// The name of the variable at `at`.
-    pub(crate) fn name(&self, at: usize) -> &str {
-        self.variables.get(at).map_or("", |(name, _)| name)
+    /// The variables in their order, without what stands behind their types.
+    pub(crate) fn variables(&self) -> Arc<Variables> {
+        Arc::clone(&self.variables)
+    }
+
+    pub(crate) fn may_be_made(&self, object: &str) -> bool {
+        self.objects.may_be_made(object)
     }
 
     pub(crate) fn member(&self, object: &str, member: &str) -> Option<Type> {
         self.objects.member(object, member)
+    }
+
+    /// `of` as messages write it.
+    pub(crate) fn written<'a>(&self, of: &'a Type) -> Branded<'a> {
+        Branded(of, self.brand)
     }
 
     pub(crate) fn libraries(&self) -> Libraries {

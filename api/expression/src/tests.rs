@@ -34,6 +34,15 @@ fn deepest() -> Vec<String> {
     ]
 }
 
+/// Nothing is known of sizes.
+struct Unsized;
+
+impl Sizes for Unsized {
+    fn size(&self, _path: &[&str]) -> Option<Range> {
+        None
+    }
+}
+
 #[test]
 fn the_deepest_expressions_fit_into_the_stack_of_a_thread() {
     for source in deepest() {
@@ -41,7 +50,7 @@ fn the_deepest_expressions_fit_into_the_stack_of_a_thread() {
             let source = source.clone();
             let work = move || {
                 let scope = Scope::default()
-                    .with_libraries(Libraries { devices: true })
+                    .with_libraries(Libraries { devices: true, ..Libraries::default() })
                     .with_variable("device", Type::Dyn);
                 let mut charge = Allowance::of(u64::MAX);
                 if stage == "parse" {
@@ -50,6 +59,7 @@ fn the_deepest_expressions_fit_into_the_stack_of_a_thread() {
                 }
                 let ast = Ast::check(&source, &scope, &mut charge).unwrap().unwrap();
                 if stage == "check" {
+                    let _ = (ast.estimate(&Unsized), ast.names_variable("device"));
                     return;
                 }
                 let program = ast.program(PatternLimits::STANDING, &mut charge).unwrap();
@@ -71,7 +81,9 @@ fn document() -> orch_schema::value::Value {
 }
 
 fn evaluate(source: &str) -> Result<String, String> {
-    let scope = Scope::default().with_libraries(Libraries { devices: true }).with_variable("self", Type::Dyn);
+    let scope = Scope::default()
+        .with_libraries(Libraries { devices: true, ..Libraries::default() })
+        .with_variable("self", Type::Dyn);
     let mut charge = Allowance::of(u64::MAX);
     let ast =
         Ast::check(source, &scope, &mut charge).unwrap().map_err(|error| format!("compile: {error}"))?;

@@ -38,6 +38,8 @@ pub(crate) enum Node {
     List(Box<[Item]>),
     /// `{a: b, ?c: d}`.
     Map(Box<[Entry]>),
+    /// `Name{a: b, ?c: d}`.
+    Object(Box<Object>),
     /// A loop.
     Fold(Box<Fold>),
     /// A variable with a value.
@@ -71,12 +73,16 @@ pub(crate) struct Matches {
     pub(crate) text: Node,
     /// Place of the pattern among those of the program.
     pub(crate) pattern: usize,
+    /// It is written as a function of two texts, which costs less.
+    pub(crate) is_function: bool,
 }
 
 /// A pattern that stands in an expression.
 #[derive(Debug)]
 pub(crate) struct Standing {
     pub(crate) source: Box<str>,
+    /// Bytes of the expression before it.
+    pub(crate) offset: usize,
     pub(crate) compiled: Result<Pattern, PatternError>,
 }
 
@@ -93,6 +99,14 @@ pub(crate) struct Entry {
     pub(crate) key: Node,
     pub(crate) value: Node,
     pub(crate) is_optional: bool,
+}
+
+/// An object that is made.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) name: std::sync::Arc<str>,
+    /// The keys are names of members.
+    pub(crate) members: Box<[Entry]>,
 }
 
 /// A loop.

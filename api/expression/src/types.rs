@@ -5,6 +5,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::library::access_checks;
+
 /// A type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
@@ -119,6 +121,13 @@ impl Type {
             "Semver" => Type::Opaque("Semver"),
             "IP" => Type::Opaque("net.IP"),
             "CIDR" => Type::Opaque("net.CIDR"),
+            "URL" => Type::Opaque("URL"),
+            "NamedFormat" => Type::Opaque("NamedFormat"),
+            "Authorizer" => Type::Opaque(access_checks::AUTHORIZER),
+            "PathCheck" => Type::Opaque(access_checks::PATH_CHECK),
+            "GroupCheck" => Type::Opaque(access_checks::GROUP_CHECK),
+            "ResourceCheck" => Type::Opaque(access_checks::RESOURCE_CHECK),
+            "Decision" => Type::Opaque(access_checks::DECISION),
             parameter => {
                 let mut letters = parameter.chars();
                 let letter = letters.next().filter(char::is_ascii_uppercase);
@@ -130,8 +139,24 @@ impl Type {
 }
 
 impl fmt::Display for Type {
-    /// As messages of the checker write it.
+    /// As messages of the checker write it, without a brand.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, "")
+    }
+}
+
+/// A type as messages write it, with the brand before the names of the server's own types.
+pub(crate) struct Branded<'a>(pub(crate) &'a Type, pub(crate) &'static str);
+
+impl fmt::Display for Branded<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(f, self.1)
+    }
+}
+
+impl Type {
+    fn write(&self, f: &mut fmt::Formatter<'_>, brand: &'static str) -> fmt::Result {
+        let of = |of| Branded(of, brand);
         match self {
             Type::Dyn | Type::Unknown(_) => f.write_str("dyn"),
             Type::Any => f.write_str("any"),
@@ -145,11 +170,12 @@ impl fmt::Display for Type {
             Type::Bytes => f.write_str("bytes"),
             Type::Duration => f.write_str("duration"),
             Type::Timestamp => f.write_str("timestamp"),
-            Type::List(item) => write!(f, "list({item})"),
-            Type::Map(types) => write!(f, "map({}, {})", types.0, types.1),
-            Type::Optional(value) => write!(f, "optional_type({value})"),
-            Type::Type(of) => write!(f, "type({of})"),
-            Type::Opaque(name) => f.write_str(name),
+            Type::List(item) => write!(f, "list({})", of(item)),
+            Type::Map(types) => write!(f, "map({}, {})", of(&types.0), of(&types.1)),
+            Type::Optional(value) => write!(f, "optional_type({})", of(value)),
+            Type::Type(inner) => write!(f, "type({})", of(inner)),
+            Type::Opaque(name) if brand.is_empty() || name.starts_with("net.") => f.write_str(name),
+            Type::Opaque(name) => write!(f, "{brand}.{name}"),
             Type::Object(name) => f.write_str(name),
             Type::Param(letter) => write!(f, "{letter}"),
         }

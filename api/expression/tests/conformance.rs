@@ -29,7 +29,7 @@ fn known() -> BTreeMap<String, String> {
 /// The complaint about a case.
 fn complaint(case: &Value) -> Option<String> {
     let source = case["expr"].as_str().unwrap();
-    let scope = Scope::default().with_libraries(Libraries { devices: true });
+    let scope = Scope::default().with_libraries(Libraries { devices: true, ..Libraries::default() });
     let mut charge = Allowance::of(u64::MAX);
     let fails = case.get("error").is_some();
     let ast = match Ast::check(source, &scope, &mut charge).unwrap() {

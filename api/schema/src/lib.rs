@@ -23,6 +23,7 @@ mod held;
 mod index;
 mod instant;
 mod json;
+pub mod names;
 mod order;
 pub mod protobuf;
 pub mod quantity;

@@ -11,7 +11,9 @@ use crate::scope::Libraries;
 const DEVICE_SELECTOR_STEPS_MAX: u64 = 1_000_000;
 
 fn steps_for(source: &str, device: DeviceBounds) -> u64 {
-    let parsed = parse(source, Libraries { devices: true }, &mut Allowance::of(u64::MAX)).unwrap();
+    let parsed =
+        parse(source, Libraries { devices: true, ..Libraries::default() }, &mut Allowance::of(u64::MAX))
+            .unwrap();
     let parsed = parsed.unwrap_or_else(|error| panic!("{source}: {error}"));
     let of_byte = |pattern: &str| {
         let compiled = Pattern::compile(pattern, PatternLimits::STANDING, &mut Allowance::of(u64::MAX));

@@ -36,7 +36,7 @@ impl<'a> Checker<'a> {
     }
 
     fn function(&self, name: &str) -> Option<&'static Function> {
-        functions::find(name).filter(|function| self.scope.libraries().devices || !function.is_for_devices)
+        functions::find(name).filter(|function| function.places.include(self.scope.libraries()))
     }
 
     fn named(&mut self, id: u64, name: &str, style: Style, arguments: Vec<Type>) -> Type {
@@ -102,8 +102,8 @@ impl<'a> Checker<'a> {
         if arguments.contains(&Type::Error) {
             return;
         }
-        let names: Vec<String> =
-            arguments.iter().map(|argument| self.unknowns.resolved(argument).to_string()).collect();
+        let name_of = |argument| self.scope.written(&self.unknowns.resolved(argument)).to_string();
+        let names: Vec<String> = arguments.iter().map(name_of).collect();
         let applied = match (style, names.as_slice()) {
             (Style::Method, [target, rest @ ..]) => format!("{target}.({})", rest.join(", ")),
             (_, all) => format!("({})", all.join(", ")),

@@ -51,9 +51,10 @@ impl<'a> Checker<'a> {
                 (Type::Dyn, Type::Dyn)
             }
             other => {
+                let other = self.unknowns.resolved(&other);
                 let fault = format!(
                     "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
-                    self.unknowns.resolved(&other)
+                    self.scope.written(&other)
                 );
                 self.fault(node.id, fault);
                 (Type::Error, Type::Error)

@@ -1,7 +1,7 @@
 //! Types of literals of lists and maps, and literals that functions refuse. Parts of different types make `dyn`; where
 //! that is refused, [`super::mixed`] does it.
 
-use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr};
+use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, StructExpr};
 
 use super::Checker;
 use crate::library::times;
@@ -37,6 +37,37 @@ impl<'a> Checker<'a> {
         Type::map(keys, values.unwrap_or_else(|| self.unknowns.add()))
     }
 
+    /// The type of `Name{field: value}`.
+    pub(super) fn object(&mut self, id: u64, made: &'a StructExpr) -> Type {
+        let name = made.type_name.trim_start_matches('.');
+        let is_known = self.scope.may_be_made(name);
+        if !is_known {
+            self.fault(id, super::undeclared(name));
+        }
+        for entry in &made.entries {
+            let EntryExpr::StructField(field) = &entry.expr else { continue };
+            let mut found = self.check(&field.value);
+            if field.optional {
+                found = self.unwrapped(&field.value, found);
+            }
+            match self.scope.member(name, &field.field) {
+                _ if !is_known => {}
+                None => self.fault(entry.id, format!("undefined field '{}'", field.field)),
+                Some(expected) if self.unknowns.assign(&expected, &found) => {}
+                Some(expected) => {
+                    let found = self.unknowns.resolved(&found);
+                    let (expected, found) = (self.scope.written(&expected), self.scope.written(&found));
+                    let fault = format!(
+                        "expected type of field '{}' is '{expected}' but provided type is '{found}'",
+                        field.field
+                    );
+                    self.fault(entry.id, fault);
+                }
+            }
+        }
+        if is_known { Type::object(name) } else { Type::Error }
+    }
+
     /// The type inside of an optional one, for `[?a]` and `{?k: a}`.
     fn unwrapped(&mut self, node: &IdedExpr, found: Type) -> Type {
         match self.unknowns.known(&found) {
@@ -44,8 +75,7 @@ impl<'a> Checker<'a> {
             other if other.is_dyn_or_error() => other,
             other => {
                 let expected = Type::optional(other.clone());
-                let (expected, found) = (self.unknowns.resolved(&expected), self.unknowns.resolved(&other));
-                self.fault(node.id, format!("expected type '{expected}' but found '{found}'"));
+                self.mismatch(node.id, &expected, &other);
                 Type::Error
             }
         }

@@ -1,43 +1,52 @@
 //! Literals of lists and maps whose parts have different types, which are refused.
 //!
 //! Owns that rule, which the reference applies to expressions that have no other fault: a part that is `dyn` differs from
-//! one that is not. The arguments of `format` are exempt, with the literals inside of them.
+//! one that is not. All that stands in a call of `format` is exempt.
 
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, MapExpr};
 
 use super::Checked;
+use crate::scope::Scope;
 use crate::types::Type;
 
 /// The faults of all literals of `node`, as numbers of nodes and texts. Its types are known.
-pub(super) fn faults(node: &IdedExpr, checked: &Checked) -> Vec<(u64, String)> {
-    let mut walk = Walk { checked, faults: Vec::new() };
+pub(super) fn faults(node: &IdedExpr, checked: &Checked, scope: &Scope) -> Vec<(u64, String)> {
+    let mut walk = Walk { checked, scope, faults: Vec::new() };
     walk.visit(node, false);
     walk.faults
 }
 
 struct Walk<'c> {
     checked: &'c Checked,
+    scope: &'c Scope,
     faults: Vec<(u64, String)>,
 }
 
 impl Walk<'_> {
-    /// Looks at `node` and all below it. `is_exempt`: it is an argument of `format`, or a part of one.
+    /// Looks at `node` and all below it. `is_exempt`: it stands in a call of `format`.
     fn visit(&mut self, node: &IdedExpr, is_exempt: bool) {
         match &node.expr {
-            Expr::Select(select) => self.visit(&select.operand, false),
+            Expr::Select(select) => self.visit(&select.operand, is_exempt),
             Expr::Call(call) => {
-                let is_format = call.func_name == "format";
+                let is_exempt = is_exempt || call.func_name == "format";
                 for part in call.target.as_deref().into_iter().chain(&call.args) {
-                    self.visit(part, is_format);
+                    self.visit(part, is_exempt);
                 }
             }
             Expr::List(list) => self.list(list, is_exempt),
             Expr::Map(map) => self.map(map, is_exempt),
             Expr::Comprehension(one) => {
                 let parts = [&one.iter_range, &one.accu_init, &one.loop_cond, &one.loop_step, &one.result];
-                parts.into_iter().for_each(|part| self.visit(part, false));
+                parts.into_iter().for_each(|part| self.visit(part, is_exempt));
             }
-            Expr::Struct(_) | Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
+            Expr::Struct(made) => {
+                for entry in &made.entries {
+                    if let EntryExpr::StructField(field) = &entry.expr {
+                        self.visit(&field.value, is_exempt);
+                    }
+                }
+            }
+            Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
         }
     }
 
@@ -84,6 +93,7 @@ impl Walk<'_> {
         if *expected == found {
             return false;
         }
+        let (expected, found) = (self.scope.written(expected), self.scope.written(&found));
         self.faults.push((node.id, format!("expected type '{expected}' but found '{found}'")));
         true
     }

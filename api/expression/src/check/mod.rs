@@ -87,7 +87,7 @@ pub(crate) fn check(parsed: &Parsed, scope: &Scope) -> Result<Checked, CompileEr
     for one in found.types.values_mut() {
         *one = checker.unknowns.resolved(one);
     }
-    let mixed = mixed::faults(&parsed.expression, &found).into_iter();
+    let mixed = mixed::faults(&parsed.expression, &found, scope).into_iter();
     let mixed: Vec<_> = mixed.map(|(id, fault)| (parsed.offset(id), fault)).collect();
     if !mixed.is_empty() {
         return Err(CompileError::at_places(parsed.source(), mixed));
@@ -122,10 +122,7 @@ impl<'a> Checker<'a> {
             Expr::List(list) => self.list(node.id, list),
             Expr::Map(map) => self.map(map),
             Expr::Comprehension(comprehension) => self.comprehension(comprehension),
-            Expr::Struct(made) => {
-                self.fault(node.id, undeclared(&made.type_name));
-                Type::Error
-            }
+            Expr::Struct(made) => self.object(node.id, made),
             Expr::Unspecified => Type::Error,
         };
         self.found.types.insert(node.id, checked.clone());
@@ -161,11 +158,17 @@ impl<'a> Checker<'a> {
         Some(Type::Type(named.into()))
     }
 
+    /// Reports a node whose type is `found` instead of `expected`.
+    fn mismatch(&mut self, id: u64, expected: &Type, found: &Type) {
+        let (expected, found) = (self.unknowns.resolved(expected), self.unknowns.resolved(found));
+        let (expected, found) = (self.scope.written(&expected), self.scope.written(&found));
+        self.fault(id, format!("expected type '{expected}' but found '{found}'"));
+    }
+
     /// Reports a node whose type is not `expected`.
     fn expect(&mut self, node: &IdedExpr, expected: &Type, found: &Type) {
         if !self.unknowns.assign(expected, found) {
-            let (expected, found) = (self.unknowns.resolved(expected), self.unknowns.resolved(found));
-            self.fault(node.id, format!("expected type '{expected}' but found '{found}'"));
+            self.mismatch(node.id, expected, found);
         }
     }
 }

@@ -70,6 +70,7 @@ impl<'a> Checker<'a> {
             other => {
                 if !other.is_dyn_or_error() && !is_optional {
                     let named = self.unknowns.resolved(other);
+                    let named = self.scope.written(&named);
                     self.fault(id, format!("type '{named}' does not support field selection"));
                 }
                 Type::Dyn

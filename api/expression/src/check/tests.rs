@@ -10,7 +10,7 @@ fn scope() -> Scope {
         .with("request", &[("user", Type::String), ("groups", Type::list(Type::String)), ("any", Type::Dyn)]);
     Scope::default()
         .with_objects(objects)
-        .with_libraries(Libraries { devices: true })
+        .with_libraries(Libraries { devices: true, ..Libraries::default() })
         .with_variable("request", Type::object("request"))
         .with_variable("object", Type::Dyn)
         .with_variable("claims", Type::map(Type::String, Type::Any))
@@ -61,7 +61,8 @@ fn expressions_have_types() {
         ("authorizer.requestResource", "string"),
         ("[1, 2].map(request, request + 1)", "list(int)"),
         ("[[1], []].flatten()", "list(int)"),
-        ("'%s'.format([1, 'a'].map(x, dyn(x)))", ""),
+        ("'%s'.format([1, 'a'].map(x, dyn(x)))", "string"),
+        ("[1, 'a'].map(x, dyn(x))", ""),
     ] {
         if expected.is_empty() {
             assert!(check(source).is_err(), "{source}");

@@ -1,6 +1,6 @@
 //! What a call may cost, and how large its result may be.
 
-use super::{Price, Range, tenths};
+use super::{CHECK, FORMAT_PATTERN, FORMAT_SIZE, Price, Range, quarter, selector, tenths};
 
 /// An operand of a call; the target of a method is the first.
 #[derive(Clone, Copy, Debug)]
@@ -10,6 +10,8 @@ pub(super) struct Argument {
     pub(super) item: Option<Range>,
     pub(super) is_list: bool,
     pub(super) is_text: bool,
+    /// The name of its type, of a type of the server's libraries.
+    pub(super) opaque: Option<&'static str>,
     /// The number that stands there.
     pub(super) literal: Option<i64>,
 }
@@ -25,7 +27,10 @@ pub(super) fn estimate(price: Price, arguments: &[Argument]) -> (Range, Option<R
     match price {
         Price::Zero => (Range::default(), None),
         Price::One => (ONE, None),
-        Price::Equal | Price::Order => {
+        Price::Equal if arguments.first().is_some_and(|argument| argument.opaque.is_some()) => {
+            (of_server(arguments), None)
+        }
+        Price::Equal | Price::Differs | Price::Order => {
             let least = one.max.min(other.max);
             (Range::new(u64::from(least > 0), tenths(least, 1)), None)
         }
@@ -53,6 +58,13 @@ pub(super) fn estimate(price: Price, arguments: &[Argument]) -> (Range, Option<R
             (one.tenths(2), Some(Range::new(0, most.unwrap_or(one.max))))
         }
         Price::Join => joined(arguments),
+        Price::Validate => {
+            let pattern = quarter(FORMAT_PATTERN);
+            let most = tenths(other.max, 1).saturating_mul(pattern);
+            (Range::new(tenths(other.min, 1).saturating_mul(pattern), most), None)
+        }
+        Price::Selector => (Range::new(selector(other.min), selector(other.max)), None),
+        Price::Check => (Range::exactly(CHECK), None),
         Price::Includes => (Range::new(0, 48), None),
         Price::ContainsIp => (Range::new(1, 4).plus(text(arguments.get(1))), None),
         Price::ContainsCidr => (Range::new(3, 7).plus(text(arguments.get(1))), None),
@@ -92,6 +104,17 @@ fn lists(price: Price, arguments: &[Argument]) -> (Range, Option<Range>) {
         Price::SetsOnce => (one.times(other).plus(ONE), None),
         Price::SetsTwice => (one.times(other).times(Range::exactly(2)).plus(ONE), None),
         _ => (ONE, None),
+    }
+}
+
+/// Comparing two values of a type of the server's libraries.
+fn of_server(arguments: &[Argument]) -> Range {
+    match arguments {
+        [Argument { opaque: Some("NamedFormat"), .. }, ..] => Range::new(1, tenths(FORMAT_SIZE, 1)),
+        [Argument { opaque: Some("URL"), .. }, other] if other.size != Range::UNKNOWN => {
+            Range::new(1, tenths(other.size.max, 1).max(1))
+        }
+        _ => ONE,
     }
 }
 

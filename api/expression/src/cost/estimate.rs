@@ -9,7 +9,7 @@ use cel::common::ast::{
 };
 
 use super::call::{self, Argument};
-use super::{LIST, MAP, Range};
+use super::{LIST, MAP, OBJECT, Range};
 use crate::check::Checked;
 use crate::functions::Style;
 use crate::types::Type;
@@ -80,7 +80,15 @@ impl<'a> Walk<'a> {
                 Known { cost, size: Some(exactly(map.entries.len())), ..Known::default() }
             }
             Expr::Comprehension(one) => self.comprehension(one),
-            Expr::Struct(_) | Expr::Unspecified => Known::default(),
+            Expr::Struct(made) => {
+                let mut cost = Range::exactly(OBJECT);
+                for entry in &made.entries {
+                    let EntryExpr::StructField(field) = &entry.expr else { continue };
+                    cost = cost.plus(self.node(&field.value).cost);
+                }
+                Known { cost, ..Known::default() }
+            }
+            Expr::Unspecified => Known::default(),
         }
     }
 
@@ -134,6 +142,10 @@ impl<'a> Walk<'a> {
             item: if item_is_text { Some(item_size().unwrap_or(Range::UNKNOWN)) } else { None },
             is_list: matches!(of, Type::List(_)),
             is_text: matches!(of, Type::String),
+            opaque: match of {
+                Type::Opaque(name) => Some(name),
+                _ => None,
+            },
             literal: known.literal,
         }
     }
@@ -176,8 +188,9 @@ impl<'a> Walk<'a> {
         }
         let path = match (resolved.function.name, parts.first(), known.into_iter().next()) {
             (operators::INDEX, Some(part), Some(of)) => match self.checked.type_of(part.id) {
-                Type::List(_) => joined(of.path, ITEMS),
-                Type::Map(_) => joined(of.path, VALUES),
+                // As for loops: what has no path of its own is looked up behind an empty one.
+                Type::List(_) => joined(Some(of.path.unwrap_or_default()), ITEMS),
+                Type::Map(_) => joined(Some(of.path.unwrap_or_default()), VALUES),
                 _ => None,
             },
             _ => None,

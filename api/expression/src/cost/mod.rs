@@ -21,6 +21,13 @@ use crate::value::{List, Val};
 pub(crate) const LIST: u64 = 10;
 /// Cost of making a map.
 pub(crate) const MAP: u64 = 30;
+/// Cost of making an object.
+pub(crate) const OBJECT: u64 = 40;
+/// Cost of a question about rights.
+pub(crate) const CHECK: u64 = 350_000;
+/// Characters that the reference assumes of the pattern of a named format, and of a named format itself.
+pub(crate) const FORMAT_PATTERN: u64 = 128;
+pub(crate) const FORMAT_SIZE: u64 = 64;
 
 /// The rule for a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +36,10 @@ pub(crate) enum Price {
     Zero,
     /// One.
     One,
-    /// `==` and `!=`.
+    /// `==`.
     Equal,
+    /// `!=`.
+    Differs,
     /// `<` on texts and bytes.
     Order,
     /// `+` on texts and bytes.
@@ -93,6 +102,12 @@ pub(crate) enum Price {
     ContainsCidr,
     /// `includes`.
     Includes,
+    /// `validate` of a named format.
+    Validate,
+    /// `fieldSelector`, `labelSelector`.
+    Selector,
+    /// `check` of rights.
+    Check,
 }
 
 /// `size` times `tenths` tenths, rounded up.
@@ -112,6 +127,14 @@ fn size(value: &Val<'_>) -> u64 {
         Val::Bytes(bytes) => length(bytes.len()),
         Val::List(list) => length(list.len()),
         Val::Map(map) => length(map.len()),
+        Val::Ip(address) => {
+            if address.is_ipv4() {
+                4
+            } else {
+                16
+            }
+        }
+        Val::Cidr(_, bits) => u64::from(*bits).div_ceil(8),
         _ => 1,
     }
 }
@@ -146,7 +169,8 @@ pub(crate) fn actual(price: Price, arguments: &[Val<'_>], result: &Val<'_>) -> u
     match price {
         Price::Zero => 0,
         Price::One | Price::AddLists | Price::Includes => 1,
-        Price::Equal | Price::Order => tenths(of(0).min(of(1)), 1),
+        Price::Equal if arguments.first().is_some_and(is_of_server) => 1,
+        Price::Equal | Price::Differs | Price::Order => tenths(of(0).min(of(1)), 1),
         Price::AddTexts => tenths(of(0).saturating_add(of(1)), 1),
         Price::InList => of(1),
         Price::Contains => tenths(of(0), 1).saturating_mul(tenths(of(1), 1)),
@@ -172,12 +196,41 @@ pub(crate) fn actual(price: Price, arguments: &[Val<'_>], result: &Val<'_>) -> u
         Price::SortByKeys => quadratic(arguments.get(1)),
         Price::SetsOnce => of(0).saturating_mul(of(1)).saturating_add(1),
         Price::SetsTwice => of(0).saturating_mul(of(1)).saturating_mul(2).saturating_add(1),
+        Price::Validate => match arguments {
+            [Val::Format(format), text] => {
+                tenths(size(text).saturating_add(1), 1).saturating_mul(quarter(format.pattern))
+            }
+            _ => 1,
+        },
+        Price::Selector => selector(of(1)),
+        Price::Check => CHECK,
         Price::ContainsIp => tenths(network(arguments), 2).saturating_add(parsed(arguments)),
         Price::ContainsCidr => {
             let bytes = network(arguments);
             tenths(bytes, 2).saturating_add(tenths(bytes, 1)).saturating_add(1 + parsed(arguments))
         }
     }
+}
+
+/// Whether the value has a type of the server's libraries.
+fn is_of_server(value: &Val<'_>) -> bool {
+    matches!(
+        value,
+        Val::Quantity(_)
+            | Val::Version(_)
+            | Val::Ip(_)
+            | Val::Cidr(..)
+            | Val::Url(_)
+            | Val::Format(_)
+            | Val::Check(_)
+            | Val::Decision(_)
+    )
+}
+
+/// The cost of a selector of `characters` characters, which the reference parses.
+pub(crate) fn selector(characters: u64) -> u64 {
+    let requirements = tenths(characters, 5).saturating_mul(50);
+    tenths(characters, 1).saturating_add(requirements).saturating_add(10)
 }
 
 /// The cost of comparing each item with each other.

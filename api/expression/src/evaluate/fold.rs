@@ -1,7 +1,7 @@
 //! Loops over lists and maps.
 
 use super::{Outcome, Run, evaluate, truth};
-use crate::error::{EvaluationError, no_overload};
+use crate::error::no_overload;
 use crate::tree::Fold;
 use crate::value::Val;
 
@@ -49,9 +49,9 @@ fn round<'v>(
     second: Val<'v>,
 ) -> Result<Round, crate::error::Failure> {
     run.tick(1)?;
-    run.slots[one.accumulator + 1] = Ok(first);
+    run.slots[one.accumulator + 1] = first.checked();
     if one.has_two_variables {
-        run.slots[one.accumulator + 2] = Ok(second);
+        run.slots[one.accumulator + 2] = second.checked();
     }
     if let Some(condition) = &one.condition
         && !truth(evaluate(run, condition))?
@@ -61,7 +61,7 @@ fn round<'v>(
     let next = evaluate(run, &one.step);
     // Without a condition no further round can mend a fault.
     let is_last = match &next {
-        Err(failure) if **failure == EvaluationError::Cost => return Err(failure.clone()),
+        Err(failure) if failure.is_final() => return Err(failure.clone()),
         Err(_) => one.condition.is_none(),
         Ok(_) => false,
     };

@@ -43,12 +43,13 @@ impl Limits {
 pub struct Budget {
     left: u64,
     is_exceeded: bool,
+    steps: u64,
 }
 
 impl Budget {
     /// So much cost.
     pub const fn of(cost: u64) -> Budget {
-        Budget { left: cost, is_exceeded: false }
+        Budget { left: cost, is_exceeded: false, steps: 0 }
     }
 
     /// A budget that is never exceeded, for places that bound single evaluations only.
@@ -64,10 +65,16 @@ impl Budget {
         self.is_exceeded
     }
 
-    /// Takes the cost of an evaluation that was made.
-    pub(crate) fn spend(&mut self, cost: u64) {
+    /// Steps of a tenth of a microsecond that the evaluations took so far, for callers that bound the time of several.
+    pub fn steps(self) -> u64 {
+        self.steps
+    }
+
+    /// Takes the cost and the steps of an evaluation that was made.
+    pub(crate) fn spend(&mut self, cost: u64, steps: u64) {
         self.is_exceeded |= cost > self.left;
         self.left = self.left.saturating_sub(cost);
+        self.steps = self.steps.saturating_add(steps);
     }
 }
 
@@ -76,9 +83,9 @@ pub(crate) trait VariableNames {
     fn name(&self, at: usize) -> &str;
 }
 
-impl VariableNames for crate::scope::Scope {
+impl VariableNames for crate::scope::Variables {
     fn name(&self, at: usize) -> &str {
-        crate::scope::Scope::name(self, at)
+        self.get(at).map_or("", |(name, _)| name)
     }
 }
 
@@ -98,7 +105,7 @@ pub(crate) struct Run<'v> {
     /// Variables of loops and bindings.
     pub(crate) slots: SmallVec<[Outcome<'v>; 8]>,
     cost: u64,
-    cost_max: u64,
+    limits: Limits,
     ticks_left: u64,
     pattern_steps_left: u64,
     made_bytes_left: usize,
@@ -118,7 +125,7 @@ impl<'v> Run<'v> {
             patterns,
             slots: (0..slots).map(|_| Ok(Val::Null)).collect(),
             cost: 0,
-            cost_max: limits.cost,
+            limits,
             ticks_left: limits.steps.saturating_mul(TICKS_PER_STEP),
             pattern_steps_left: limits.pattern_steps,
             made_bytes_left: MADE_BYTES_MAX,
@@ -135,10 +142,16 @@ impl<'v> Run<'v> {
         self.cost
     }
 
+    /// The steps so far, those of patterns among them.
+    pub(crate) fn steps(&self) -> u64 {
+        let own = self.limits.steps.saturating_sub(self.ticks_left / TICKS_PER_STEP);
+        own.saturating_add(self.limits.pattern_steps.saturating_sub(self.pattern_steps_left))
+    }
+
     /// Adds cost.
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), Failure> {
         self.cost = self.cost.saturating_add(cost);
-        if self.cost > self.cost_max { Err(too_costly()) } else { Ok(()) }
+        if self.cost > self.limits.cost { Err(too_costly()) } else { Ok(()) }
     }
 
     /// Takes ticks.
@@ -170,6 +183,11 @@ impl<'v> Run<'v> {
             .checked_sub(values.saturating_mul(size_of::<Val<'_>>()))
             .ok_or_else(too_costly)?;
         self.tick(crate::length(values))
+    }
+
+    /// Whether so many steps of matching are left; they are not taken.
+    pub(crate) fn has_match_steps(&self, steps: u64) -> Result<(), Failure> {
+        if steps > self.pattern_steps_left { Err(too_costly()) } else { Ok(()) }
     }
 
     /// Takes steps of matching.

@@ -8,6 +8,8 @@
 mod fold;
 mod meter;
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 pub(crate) use self::meter::Run;
@@ -39,7 +41,8 @@ pub(crate) fn evaluate<'v>(run: &mut Run<'v>, node: &'v Node) -> Outcome<'v> {
         Node::Call(call) => self::call(run, call),
         Node::Matches(matches) => self::matches(run, matches),
         Node::List(items) => list(run, items),
-        Node::Map(entries) => map(run, entries),
+        Node::Map(entries) => map(run, entries, None),
+        Node::Object(object) => map(run, &object.members, Some(&object.name)),
         Node::Fold(one) => fold::fold(run, one),
         Node::Bind(one) => bind(run, one),
         Node::Append(one) => append(run, one),
@@ -51,7 +54,7 @@ pub(crate) fn evaluate<'v>(run: &mut Run<'v>, node: &'v Node) -> Outcome<'v> {
 fn variable<'v>(run: &mut Run<'v>, at: usize) -> Outcome<'v> {
     run.charge(1)?;
     match run.variables.get(at) {
-        Some(Some(value)) => Ok(value.clone()),
+        Some(Some(value)) => value.clone().checked(),
         _ => Err(Box::new(EvaluationError::NoSuchAttribute(run.names.name(at).to_owned()))),
     }
 }
@@ -66,7 +69,7 @@ fn member<'v>(run: &mut Run<'v>, select: &'v Select) -> Outcome<'v> {
     let operand = evaluate(run, &select.operand)?;
     run.charge(1)?;
     match operand {
-        Val::Map(map) => map.member(&select.field).ok_or_else(|| no_such_key(&select.field)),
+        Val::Map(map) => map.member(&select.field).ok_or_else(|| no_such_key(&select.field))?.checked(),
         Val::Optional(None) => Ok(Val::NONE),
         Val::Optional(Some(value)) => optional_of(&value, &select.field),
         _ => Err(no_overload()),
@@ -81,7 +84,10 @@ fn no_such_key(name: &str) -> Failure {
 fn optional_of<'v>(value: &Val<'v>, name: &str) -> Outcome<'v> {
     match value {
         Val::Map(map) if !map.has_member(name) => Ok(Val::NONE),
-        Val::Map(map) => Ok(map.member(name).map_or(Val::NONE, Val::some)),
+        Val::Map(map) => match map.member(name) {
+            Some(value) => value.checked().map(Val::some),
+            None => Ok(Val::NONE),
+        },
         _ => Err(no_overload()),
     }
 }
@@ -116,12 +122,12 @@ fn logical<'v>(run: &mut Run<'v>, one: &'v Node, other: &'v Node, decides: bool)
     let first = truth(evaluate(run, one));
     match first {
         Ok(truth) if truth == decides => return Ok(Val::Bool(decides)),
-        Err(failure) if *failure == EvaluationError::Cost => return Err(failure),
+        Err(failure) if failure.is_final() => return Err(failure),
         _ => {}
     }
     match truth(evaluate(run, other)) {
         Ok(truth) if truth == decides => Ok(Val::Bool(decides)),
-        Err(failure) if *failure == EvaluationError::Cost => Err(failure),
+        Err(failure) if failure.is_final() => Err(failure),
         second => first.and(second).map(Val::Bool),
     }
 }
@@ -180,7 +186,7 @@ fn call<'v>(run: &mut Run<'v>, call: &'v Call) -> Outcome<'v> {
 /// A fault in an argument is that of the call, but for the condition of a loop, which goes on behind a fault.
 fn forgive<'v>(run: &mut Run<'v>, call: &Call, failure: Failure) -> Outcome<'v> {
     let is_condition = std::ptr::fn_addr_eq(call.code, crate::library::logic::not_strictly_false as Code);
-    if !is_condition || *failure == EvaluationError::Cost {
+    if !is_condition || failure.is_final() {
         return Err(failure);
     }
     run.charge(1)?;
@@ -192,7 +198,7 @@ fn matches<'v>(run: &mut Run<'v>, one: &'v Matches) -> Outcome<'v> {
     let text = evaluate(run, &one.text)?;
     let Val::Text(text) = &text else { return Err(no_overload()) };
     let standing = &run.patterns[one.pattern];
-    run.charge(cost::of_match(text, &standing.source))?;
+    run.charge(if one.is_function { 1 } else { cost::of_match(text, &standing.source) })?;
     let pattern = match &standing.compiled {
         Ok(pattern) => pattern,
         Err(reason) => return Err(fault(reason.to_string())),
@@ -222,9 +228,9 @@ fn list<'v>(run: &mut Run<'v>, items: &'v [Item]) -> Outcome<'v> {
 }
 
 #[inline(never)]
-fn map<'v>(run: &mut Run<'v>, entries: &'v [Entry]) -> Outcome<'v> {
+fn map<'v>(run: &mut Run<'v>, entries: &'v [Entry], object: Option<&'v Arc<str>>) -> Outcome<'v> {
     run.make_values(entries.len().saturating_mul(4))?;
-    let mut made = MadeMap::default();
+    let mut made = MadeMap::of(object.cloned());
     for entry in entries {
         let key = evaluate(run, &entry.key)?;
         let mut value = evaluate(run, &entry.value)?;
@@ -243,7 +249,7 @@ fn map<'v>(run: &mut Run<'v>, entries: &'v [Entry]) -> Outcome<'v> {
             return Err(fault(format!("Failed with repeated key: {}", key.value())));
         }
     }
-    run.charge(cost::MAP)?;
+    run.charge(if object.is_some() { cost::OBJECT } else { cost::MAP })?;
     Ok(Val::map(made))
 }
 
@@ -251,7 +257,7 @@ fn map<'v>(run: &mut Run<'v>, entries: &'v [Entry]) -> Outcome<'v> {
 fn bind<'v>(run: &mut Run<'v>, one: &'v Bind) -> Outcome<'v> {
     let value = evaluate(run, &one.value);
     if let Err(failure) = &value
-        && **failure == EvaluationError::Cost
+        && failure.is_final()
     {
         return value;
     }

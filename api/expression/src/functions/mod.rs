@@ -5,6 +5,7 @@
 //! gets: with `dyn` arguments the overload is known in the evaluation only.
 
 mod extensions;
+mod server;
 mod standard;
 
 use std::collections::HashMap;
@@ -12,6 +13,7 @@ use std::sync::LazyLock;
 
 use crate::cost::Price;
 use crate::evaluate::{Outcome, Run};
+use crate::scope::Libraries;
 use crate::types::Type;
 use crate::value::Val;
 
@@ -42,23 +44,51 @@ pub(crate) struct Overload {
     pub(crate) is_generic: bool,
 }
 
+/// Places that have a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Places {
+    /// All.
+    All,
+    /// Selectors of devices.
+    Devices,
+    /// Mutations.
+    Mutations,
+}
+
+impl Places {
+    /// Whether a place with `libraries` is one of them.
+    pub(crate) fn include(self, libraries: Libraries) -> bool {
+        match self {
+            Places::All => true,
+            Places::Devices => libraries.devices,
+            Places::Mutations => libraries.mutations,
+        }
+    }
+}
+
 /// A function.
 #[derive(Debug)]
 pub(crate) struct Function {
     pub(crate) name: &'static str,
     pub(crate) code: Code,
     pub(crate) overloads: Vec<Overload>,
-    /// Whether only selectors of devices have it.
-    pub(crate) is_for_devices: bool,
+    /// The places that have it.
+    pub(crate) places: Places,
 }
 
 /// All functions by name.
 static FUNCTIONS: LazyLock<HashMap<&'static str, Function>> = LazyLock::new(|| {
-    let everywhere = standard::ALL.iter().chain(extensions::ALL).map(|row| (row, false));
-    let all = everywhere.chain(extensions::DEVICES.iter().map(|row| (row, true)));
-    all.map(|((name, code, overloads), is_for_devices)| {
+    let lists = [
+        (standard::ALL, Places::All),
+        (extensions::ALL, Places::All),
+        (server::ALL, Places::All),
+        (extensions::DEVICES, Places::Devices),
+        (server::MUTATIONS, Places::Mutations),
+    ];
+    let all = lists.into_iter().flat_map(|(list, places)| list.iter().map(move |row| (row, places)));
+    all.map(|((name, code, overloads), places)| {
         let overloads = overloads.iter().map(|(text, price)| read(text, *price)).collect();
-        (*name, Function { name, code: *code, overloads, is_for_devices })
+        (*name, Function { name, code: *code, overloads, places })
     })
     .collect()
 });
@@ -141,7 +171,8 @@ mod tests {
 
     #[test]
     fn no_function_is_declared_twice() {
-        let all = standard::ALL.len() + extensions::ALL.len() + extensions::DEVICES.len();
+        let lists = [standard::ALL, extensions::ALL, server::ALL, extensions::DEVICES, server::MUTATIONS];
+        let all: usize = lists.iter().map(|list| list.len()).sum();
         assert_eq!(FUNCTIONS.len(), all);
     }
 }

@@ -11,7 +11,7 @@ pub(super) const ALL: &[Declared] = &[
     ("!_", logic::not, &[("(bool) -> bool", One)]),
     ("@not_strictly_false", logic::not_strictly_false, &[("(bool) -> bool", One)]),
     ("_==_", logic::equals, &[("(A, A) -> bool", Equal)]),
-    ("_!=_", logic::differs, &[("(A, A) -> bool", Equal)]),
+    ("_!=_", logic::differs, &[("(A, A) -> bool", Differs)]),
     ("_<_", order::less, ORDER),
     ("_<=_", order::less_or_equal, ORDER),
     ("_>_", order::greater, ORDER),
@@ -150,7 +150,8 @@ pub(super) const ALL: &[Declared] = &[
     (
         "matches",
         strings::matches,
-        &[("(string, string) -> bool", Matches), ("string.(string) -> bool", Matches)],
+        // The reference has no price for the first form.
+        &[("(string, string) -> bool", One), ("string.(string) -> bool", Matches)],
     ),
     ("getFullYear", times::full_year, TIME),
     ("getMonth", times::month, TIME),

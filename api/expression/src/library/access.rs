@@ -35,9 +35,9 @@ fn no_such_key(key: &Val<'_>) -> Failure {
 pub(crate) fn index<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
     match arguments {
         [Val::List(list), index] => {
-            item(list, index)?.ok_or_else(|| fault(format!("index out of bounds: {index}")))
+            item(list, index)?.ok_or_else(|| fault(format!("index out of bounds: {index}")))?.checked()
         }
-        [Val::Map(map), key] => entry(map, key)?.ok_or_else(|| no_such_key(key)),
+        [Val::Map(map), key] => entry(map, key)?.ok_or_else(|| no_such_key(key))?.checked(),
         [Val::Optional(None), _] => Ok(Val::NONE),
         [Val::Optional(Some(value)), key] => optional(value, key),
         _ => Err(no_overload()),
@@ -51,7 +51,10 @@ fn optional<'v>(value: &Val<'v>, key: &Val<'v>) -> Outcome<'v> {
         Val::Map(_) => None,
         _ => return Err(no_overload()),
     };
-    Ok(found.map_or(Val::NONE, Val::some))
+    match found {
+        Some(value) => value.checked().map(Val::some),
+        None => Ok(Val::NONE),
+    }
 }
 
 pub(crate) fn optional_index<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::conversions::of_double;
+use super::strings;
 use super::times::{text_of_duration, text_of_timestamp};
 use crate::error::{Failure, fault, no_overload};
 use crate::evaluate::{Outcome, Run};
@@ -196,13 +197,11 @@ fn plain(run: &mut Run<'_>, out: &mut String, value: &Val<'_>, is_inside: bool) 
             run.make_bytes(NUMBER_BYTES)?;
             out.push_str(&format!("{number:.PLACES$}"));
         }
-        Val::Double(number) => match special(value) {
-            Some(text) => out.push_str(&text),
-            None => out.push_str(&of_double(*number)),
-        },
+        Val::Double(_) if is_inside => out.push_str(&special(value).unwrap_or_default()),
+        Val::Double(number) => out.push_str(&of_double(*number)),
         Val::Text(text) if is_inside => {
             run.make_bytes(text.len())?;
-            out.push_str(&format!("{:?}", &**text));
+            strings::push_quoted(text, out);
         }
         Val::Text(text) | Val::Type(text) => {
             run.make_bytes(text.len())?;
@@ -256,7 +255,7 @@ fn plain_map(run: &mut Run<'_>, out: &mut String, map: &Map<'_>) -> Result<(), F
             out.push_str(", ");
         }
         out.push_str(key);
-        out.push_str(": ");
+        out.push(':');
         plain(run, out, value, true)?;
     }
     out.push('}');

@@ -5,19 +5,23 @@
 //! before it is done.
 
 pub(crate) mod access;
+pub(crate) mod access_checks;
 pub(crate) mod collections;
 pub(crate) mod conversions;
 pub(crate) mod devices;
 pub(crate) mod format;
 pub(crate) mod lists;
 pub(crate) mod logic;
+pub(crate) mod names;
 pub(crate) mod network;
 pub(crate) mod numbers;
 pub(crate) mod optionals;
 pub(crate) mod order;
+pub(crate) mod patches;
 pub(crate) mod quantities;
 pub(crate) mod sets;
 pub(crate) mod strings;
 pub(crate) mod times;
+pub(crate) mod urls;
 pub(crate) mod versions;
 mod zones;

@@ -51,6 +51,11 @@ fn add_lists<'v>(run: &mut Run<'v>, one: &List<'v>, other: &List<'v>) -> Result<
         return Ok(one.clone());
     }
     run.make_values(one.len() + other.len())?;
+    if let List::Declared(shape, items) = one
+        && let Some(values) = shape.joined(run, items, other)?
+    {
+        return Ok(List::Made(Arc::new(values)));
+    }
     Ok(List::Made(Arc::new(one.iter().chain(other.iter()).collect())))
 }
 

@@ -112,7 +112,7 @@ pub(crate) fn duration<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<
         [Val::Text(text)] => {
             run.read_bytes(text.len())?;
             let parsed = parse_duration(text).map(Val::Duration);
-            parsed.ok_or_else(|| fault("no duration of hours, minutes or seconds"))
+            parsed.ok_or_else(|| fault("type conversion error from 'string' to 'google.protobuf.Duration'"))
         }
         _ => Err(no_overload()),
     }
@@ -124,19 +124,21 @@ pub(crate) fn timestamp<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome
         [Val::Int(seconds)] => of_time(OffsetDateTime::from_unix_timestamp(*seconds).ok()),
         [Val::Text(text)] => {
             run.read_bytes(text.len())?;
-            parse_timestamp(text).map(Val::Timestamp).ok_or_else(|| fault("no time of RFC 3339"))
+            parse_timestamp(text)
+                .map(Val::Timestamp)
+                .ok_or_else(|| fault("type conversion error from 'string' to 'google.protobuf.Timestamp'"))
         }
         _ => Err(no_overload()),
     }
 }
 
 /// The text of a time.
-pub(super) fn text_of_timestamp(time: OffsetDateTime) -> Result<String, Failure> {
+pub(crate) fn text_of_timestamp(time: OffsetDateTime) -> Result<String, Failure> {
     time.format(&Rfc3339).map_err(|_| time_range())
 }
 
 /// Seconds with as many decimal places as they need.
-pub(super) fn text_of_duration(nanoseconds: i64) -> String {
+pub(crate) fn text_of_duration(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
     let nanoseconds = nanoseconds.unsigned_abs();
     let text = format!("{}.{:09}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);

@@ -4,6 +4,7 @@
 //! their parts many times cannot take long.
 
 use super::{List, Map, Val, order};
+use crate::schema::ObjectShape;
 
 /// Bytes that are compared in the time of one step.
 const BYTES_PER_STEP: usize = 16;
@@ -42,6 +43,11 @@ pub(crate) fn equal<'v>(one: &Val<'v>, other: &Val<'v>, steps: &mut dyn Equality
         (Val::Version(one), Val::Version(other)) => one.cmp_precedence(other).is_eq(),
         (Val::Ip(one), Val::Ip(other)) => one == other,
         (Val::Cidr(one, bits), Val::Cidr(other, others)) => one == other && bits == others,
+        (Val::Url(one), Val::Url(other)) => {
+            count(one.text.len().min(other.text.len()), steps)?;
+            one.text == other.text
+        }
+        (Val::Format(one), Val::Format(other)) => one == other,
         (one, other) => order::numbers(one, other).is_some_and(std::cmp::Ordering::is_eq),
     })
 }
@@ -52,6 +58,11 @@ fn count(bytes: usize, steps: &mut dyn Equality) -> Result<(), TooLong> {
 }
 
 fn lists<'v>(one: &List<'v>, other: &List<'v>, steps: &mut dyn Equality) -> Result<bool, TooLong> {
+    if let List::Declared(shape, items) = one
+        && let Some(equal) = shape.equal(items, other, steps)?
+    {
+        return Ok(equal);
+    }
     if one.len() != other.len() {
         return Ok(false);
     }
@@ -68,10 +79,35 @@ fn maps<'v>(one: &Map<'v>, other: &Map<'v>, steps: &mut dyn Equality) -> Result<
     if one.len() != other.len() {
         return Ok(false);
     }
+    if let (Map::Shaped(shape, one), Map::Shaped(others, other)) = (one, other) {
+        return objects((shape, one), (others, other), steps);
+    }
     for (key, value) in one.iter() {
         steps.take(1)?;
         let Some(found) = other.find(&key) else { return Ok(false) };
         if !equal(&value, &found, steps)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether two objects of as many members are equal, those included that are not declared.
+fn objects<'v>(
+    one: (&'v ObjectShape, &'v orch_schema::value::Map),
+    other: (&'v ObjectShape, &'v orch_schema::value::Map),
+    steps: &mut dyn Equality,
+) -> Result<bool, TooLong> {
+    for (name, value) in one.1 {
+        steps.take(1)?;
+        let Some(found) = other.1.get(name) else { return Ok(false) };
+        let declared = |shape: &'v ObjectShape| shape.property(name).map(|field| &field.declared);
+        let is_equal = match (declared(one.0), declared(other.0)) {
+            _ if value.is_null() || found.is_null() => value.is_null() && found.is_null(),
+            (Some(one), Some(other)) => equal(&one.read(value), &other.read(found), steps)?,
+            _ => equal(&Val::json(value), &Val::json(found), steps)?,
+        };
+        if !is_equal {
             return Ok(false);
         }
     }

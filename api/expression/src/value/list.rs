@@ -5,12 +5,15 @@ use std::sync::Arc;
 use orch_schema::value::Value;
 
 use super::Val;
+use crate::schema::ListShape;
 
 /// A list.
 #[derive(Clone, Debug)]
 pub enum List<'v> {
     /// Of a document.
     Json(&'v [Value]),
+    /// Of a document, with a declaration.
+    Declared(&'v ListShape, &'v Vec<Value>),
     /// Of values that were made before the evaluation.
     Lent(&'v [Val<'v>]),
     /// Made by the evaluation.
@@ -23,6 +26,7 @@ impl<'v> List<'v> {
     pub fn len(&self) -> usize {
         match self {
             List::Json(items) => items.len(),
+            List::Declared(_, items) => items.len(),
             List::Lent(items) => items.len(),
             List::Made(items) => items.len(),
         }
@@ -32,6 +36,7 @@ impl<'v> List<'v> {
     pub fn get(&self, at: usize) -> Option<Val<'v>> {
         match self {
             List::Json(items) => items.get(at).map(Val::json),
+            List::Declared(shape, items) => items.get(at).map(|item| shape.item.read(item)),
             List::Lent(items) => items.get(at).cloned(),
             List::Made(items) => items.get(at).cloned(),
         }

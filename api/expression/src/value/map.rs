@@ -7,6 +7,7 @@ use std::sync::Arc;
 use hashbrown::{Equivalent, HashMap};
 
 use super::{Text, Val};
+use crate::schema::{Declared, ObjectShape};
 
 /// An object whose members are found by its owner, such as a device.
 #[expect(clippy::len_without_is_empty, reason = "the language has `size` only")]
@@ -28,6 +29,10 @@ pub trait Members: fmt::Debug + Send + Sync {
 pub enum Map<'v> {
     /// An object of a document.
     Json(&'v orch_schema::value::Map),
+    /// A map of a document, with the declaration of its values.
+    Declared(&'v Declared, &'v orch_schema::value::Map),
+    /// An object of a document, with its declaration.
+    Shaped(&'v ObjectShape, &'v orch_schema::value::Map),
     /// An object that finds its members.
     Object(&'v dyn Members),
     /// Made by the evaluation.
@@ -39,7 +44,7 @@ impl<'v> Map<'v> {
     #[expect(clippy::len_without_is_empty, reason = "the language has `size` only")]
     pub fn len(&self) -> usize {
         match self {
-            Map::Json(map) => map.len(),
+            Map::Json(map) | Map::Declared(_, map) | Map::Shaped(_, map) => map.len(),
             Map::Object(object) => object.len(),
             Map::Made(map) => map.entries.len(),
         }
@@ -49,6 +54,13 @@ impl<'v> Map<'v> {
     pub fn member(&self, name: &str) -> Option<Val<'v>> {
         match self {
             Map::Json(map) => map.get(name).map(Val::json),
+            Map::Declared(of, map) => map.get(name).map(|value| of.read(value)),
+            Map::Shaped(shape, map) => {
+                let field = shape.field(name)?;
+                // A property that is null is absent.
+                let value = map.get(&field.property).filter(|value| !value.is_null())?;
+                Some(field.declared.read(value))
+            }
             Map::Object(object) => object.find(name),
             Map::Made(map) => map.member(name),
         }
@@ -66,17 +78,17 @@ impl<'v> Map<'v> {
     /// Whether there is an entry with the text `name`.
     pub fn has_member(&self, name: &str) -> bool {
         match self {
-            Map::Json(map) => map.contains_key(name),
+            Map::Json(map) | Map::Declared(_, map) => map.contains_key(name),
             Map::Object(object) => object.has(name),
-            Map::Made(_) => self.member(name).is_some(),
+            Map::Shaped(..) | Map::Made(_) => self.member(name).is_some(),
         }
     }
 
     /// Whether there is an entry with `key`.
     pub fn has(&self, key: &Val<'v>) -> bool {
         match (self, key) {
-            (Map::Json(_) | Map::Object(_), Val::Text(name)) => self.has_member(name),
             (Map::Made(_), _) => self.find(key).is_some(),
+            (_, Val::Text(name)) => self.has_member(name),
             _ => false,
         }
     }
@@ -87,6 +99,13 @@ impl<'v> Map<'v> {
             Map::Json(map) => {
                 Box::new(map.iter().map(|(name, value)| (Val::Text(Text::Borrowed(name)), Val::json(value))))
             }
+            Map::Declared(of, map) => {
+                Box::new(map.iter().map(|(name, value)| (Val::Text(Text::Borrowed(name)), of.read(value))))
+            }
+            Map::Shaped(shape, map) => Box::new(shape.fields.iter().filter_map(|field| {
+                let value = map.get(&field.property).filter(|value| !value.is_null())?;
+                Some((Val::Text(Text::Borrowed(&field.name)), field.declared.read(value)))
+            })),
             Map::Object(object) => Box::new((0..object.len()).filter_map(|at| {
                 let name = object.name(at)?;
                 Some((Val::Text(Text::Borrowed(name)), object.find(name)?))
@@ -143,7 +162,7 @@ impl<'v> Key<'v> {
 }
 
 /// The integer that `number` equals.
-fn whole(number: f64) -> Option<i64> {
+pub(crate) fn whole(number: f64) -> Option<i64> {
     // 2^63 is the first double beyond.
     let fits = number.trunc() == number
         && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&number);
@@ -191,12 +210,24 @@ impl Equivalent<Key<'_>> for Name<'_> {
 /// Entries of a made map, in the order in which they were added.
 #[derive(Clone, Debug, Default)]
 pub struct MadeMap<'v> {
+    /// The name of its type, of an object.
+    object: Option<Arc<str>>,
     entries: Vec<(Key<'v>, Val<'v>)>,
     /// Place of each entry.
     places: HashMap<Key<'v>, usize, std::hash::RandomState>,
 }
 
 impl<'v> MadeMap<'v> {
+    /// An empty map, or an empty object of the type `object`.
+    pub(crate) fn of(object: Option<Arc<str>>) -> MadeMap<'v> {
+        MadeMap { object, ..MadeMap::default() }
+    }
+
+    /// The name of the type of an object.
+    pub fn object(&self) -> Option<&Arc<str>> {
+        self.object.as_ref()
+    }
+
     /// Adds an entry; gives the key back if there is one.
     pub fn insert(&mut self, key: Key<'v>, value: Val<'v>) -> Result<(), Key<'v>> {
         if self.places.contains_key(&key) {

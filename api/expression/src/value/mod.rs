@@ -4,6 +4,7 @@
 //! [`Val`] is never larger than 32 bytes. [`equality`] and [`order`] compare values of different types as the language
 //! does. Never evaluates.
 
+mod document;
 mod equality;
 mod list;
 mod map;
@@ -21,9 +22,14 @@ use time::OffsetDateTime;
 
 pub(crate) use self::equality::{Equality, TooLong, equal};
 pub use self::list::List;
+pub(crate) use self::map::whole;
 pub use self::map::{Key, MadeMap, Map, Members};
 pub(crate) use self::order::compare;
 pub use self::text::{Blob, Text};
+use crate::error::{self, Failure};
+use crate::library::access_checks::{self, Check, Decision};
+use crate::library::names::NamedFormat;
+use crate::library::urls::Url;
 
 /// A value of the language.
 #[derive(Clone, Debug)]
@@ -62,6 +68,16 @@ pub enum Val<'v> {
     Ip(IpAddr),
     /// A network: an address in it, and the bits of its prefix.
     Cidr(IpAddr, u8),
+    /// A locator.
+    Url(Arc<Url>),
+    /// A format of texts.
+    Format(&'static NamedFormat),
+    /// A question about rights that is being put together.
+    Check(Arc<Check<'v>>),
+    /// The answer to one.
+    Decision(Arc<Decision>),
+    /// A part of a document that has no value, with the reason.
+    Fault(Arc<str>),
 }
 
 /// Names of the types that are written differently from their variants.
@@ -92,6 +108,19 @@ impl<'v> Val<'v> {
     /// A text that is made.
     pub fn text(text: impl Into<Arc<str>>) -> Val<'v> {
         Val::Text(Text::Shared(text.into()))
+    }
+
+    /// A part of a document that has no value, with the reason.
+    pub fn fault(reason: impl Into<Arc<str>>) -> Val<'v> {
+        Val::Fault(reason.into())
+    }
+
+    /// The value, unless it is a fault.
+    pub(crate) fn checked(self) -> Result<Val<'v>, Failure> {
+        match self {
+            Val::Fault(reason) => Err(error::fault(&*reason)),
+            other => Ok(other),
+        }
     }
 
     /// A list that is made.
@@ -132,6 +161,11 @@ impl<'v> Val<'v> {
             Val::Version(_) => "Semver",
             Val::Ip(_) => "net.IP",
             Val::Cidr(..) => "net.CIDR",
+            Val::Url(_) => "URL",
+            Val::Format(_) => "NamedFormat",
+            Val::Check(check) => check.type_name(),
+            Val::Decision(_) => access_checks::DECISION,
+            Val::Fault(_) => "error",
         }
     }
 
@@ -174,7 +208,16 @@ impl<'v> Val<'v> {
             Val::List(list) => list.len() == 0,
             Val::Map(map) => map.len() == 0,
             Val::Optional(value) => value.is_none(),
-            Val::Quantity(_) | Val::Type(_) | Val::Version(_) | Val::Ip(_) | Val::Cidr(..) => false,
+            Val::Quantity(_)
+            | Val::Type(_)
+            | Val::Version(_)
+            | Val::Ip(_)
+            | Val::Cidr(..)
+            | Val::Url(_)
+            | Val::Format(_)
+            | Val::Check(_)
+            | Val::Decision(_)
+            | Val::Fault(_) => false,
         }
     }
 }

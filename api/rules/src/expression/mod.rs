@@ -5,14 +5,15 @@
 //! Invariants: an expression that compiled names only known variables, members and functions, and its evaluation ends
 //! within [`Limits::CONFIGURED`]; a fault of an evaluation shows names of members and no values.
 
+pub mod rules;
 mod selector;
 mod value;
 
 pub use orch_expression::{
-    Allowance, Charge, DeviceBounds, Exhausted, ObjectTable, Pattern, PatternError, PatternLimits, Scope,
-    Type, letters_and_signs,
+    Allowance, Budget, Charge, DeviceBounds, Exhausted, ObjectTable, Pattern, PatternError, PatternLimits,
+    Scope, Type, letters_and_signs,
 };
-use orch_expression::{Ast, Budget, Limits, Program, Val};
+use orch_expression::{Ast, Limits, Program, Val};
 
 pub use self::selector::{
     DEVICE_SELECTOR_BYTES_MAX, DEVICE_SELECTOR_STEPS_MAX, DeviceSelector, OBJECT_COMPILE_STEPS_MAX,
@@ -70,6 +71,7 @@ impl From<orch_expression::EvaluationError> for EvaluationError {
             orch_expression::EvaluationError::NoSuchOverload(_) => EvaluationError::NoSuchOverload,
             orch_expression::EvaluationError::Cost => EvaluationError::Cost,
             orch_expression::EvaluationError::NoSuchAttribute(_)
+            | orch_expression::EvaluationError::Undecided(_)
             | orch_expression::EvaluationError::Other(_) => EvaluationError::Other,
         }
     }

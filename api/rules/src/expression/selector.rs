@@ -39,7 +39,7 @@ static SCOPE: LazyLock<Scope> = LazyLock::new(|| {
     ];
     Scope::default()
         .with_objects(ObjectTable::default().with("Device", &members))
-        .with_libraries(Libraries { devices: true })
+        .with_libraries(Libraries { devices: true, ..Libraries::default() })
         .with_variable("device", Type::object("Device"))
 });
 

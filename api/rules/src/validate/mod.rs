@@ -10,11 +10,12 @@ pub mod errors;
 pub mod field;
 pub mod list_options;
 pub mod metadata;
-pub mod names;
 pub mod options;
 pub mod prefixed_path;
 pub mod selector;
 pub mod tree;
+
+pub use orch_schema::names;
 
 pub use distinct::Distinct;
 pub use errors::FieldErrors;

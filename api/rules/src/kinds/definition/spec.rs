@@ -75,7 +75,7 @@ fn validate(
         return errors;
     }
     let extensions = Extensions::of(brand);
-    let mut judge = Judge::new(&extensions, spec, requirements);
+    let mut judge = Judge::new(&extensions, brand, spec, requirements);
     errors.extend(validate_presence_of_schemas(spec, versions, &path.child("versions"), requirements));
     if spec.flag("preserveUnknownFields") && judge.has_defaults() {
         let path = path.child("preserveUnknownFields");
@@ -226,7 +226,8 @@ fn validate_hoisted(
     if hoisted.schema {
         // once: one version with a status is looked for.
         let has_status = versions.iter().any(|version| version.at("subresources").has("status"));
-        errors.extend(judge.validate(schema, &path.child("validation"), has_status));
+        let old = before.get(first.text("name")).map(|old| old.at("schema").at("openAPIV3Schema"));
+        errors.extend(judge.validate(schema, old, &path.child("validation"), has_status));
     }
     if hoisted.subresources {
         errors.extend(subresources::validate(first.at("subresources"), &path.child("subresources")));

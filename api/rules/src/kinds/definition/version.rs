@@ -28,7 +28,8 @@ pub(super) fn validate(
     let schema = version.at("schema").at("openAPIV3Schema");
     if !hoisted.schema {
         let has_status = version.at("subresources").has("status");
-        errors.extend(judge.validate(schema, &path.child("schema"), has_status));
+        let before = old.map(|old| old.at("schema").at("openAPIV3Schema"));
+        errors.extend(judge.validate(schema, before, &path.child("schema"), has_status));
     }
     if !hoisted.subresources {
         errors.extend(subresources::validate(version.at("subresources"), &path.child("subresources")));

@@ -1,16 +1,18 @@
 //! Rules of the schemas in a definition.
 //!
 //! Owns the judgement of one schema (`Judge`), in the reference's order: the root under a status sub-resource, then the structural
-//! rules, then (where these hold) its defaults, then the general rules, which are checked in any case.
+//! rules, then (where these hold) its defaults, then the general rules, which are checked in any case, then (where all hold) the
+//! expressions of its rules, which `expression::rules` compiles.
 //!
 //! - `general`: what no schema may use, exclusions, types of lists and maps (`lists`), rules in expressions (`validations`)
 //! - `structural`: every field has a type; `nested` what may stand inside of `allOf` and its like, `completeness` that it is known outside
-//! - `defaults`: defaults are valid and have no unknown fields
+//! - `defaults`: defaults are valid and have no unknown fields; `default_rules` that they keep rules in expressions
 //! - `place` paths, `walk` all schemas inside of a schema, `field_path` paths to fields of objects, `patterns`, `formats`
 //!
 //! Invariant: a node is visited once by each of these, and a path is made only for an error: a path may be as long as the schema is
 //! deep, times the longest name.
 
+mod default_rules;
 mod defaults;
 pub(super) mod field_path;
 mod formats;
@@ -27,6 +29,8 @@ use orch_proto::Brand;
 use orch_schema::value::Value;
 
 use super::ratchet::Requirements;
+use crate::expression::rules::{RULE_STEPS_MAX, check_rules};
+use crate::expression::{Allowance, Exhausted};
 use crate::validate::tree::{Tree, is_unchanged, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
 use defaults::UnknownFields;
@@ -83,11 +87,19 @@ pub(super) struct Judge<'a> {
     is_structural: bool,
     has_defaults: bool,
     patterns: Patterns,
+    brand: &'static Brand,
+    /// Steps that compiling the rules of all schemas may still take.
+    rule_steps: Allowance,
 }
 
 impl<'a> Judge<'a> {
     /// The judge of the schemas of `spec`.
-    pub(super) fn new(extensions: &'a Extensions, spec: &Value, requirements: Requirements) -> Judge<'a> {
+    pub(super) fn new(
+        extensions: &'a Extensions,
+        brand: &'static Brand,
+        spec: &Value,
+        requirements: Requirements,
+    ) -> Judge<'a> {
         let (mut has_defaults, mut has_extensions) = (false, false);
         for version in spec.items("versions") {
             walk::each(version.at("schema").at("openAPIV3Schema"), &mut |schema| {
@@ -102,6 +114,8 @@ impl<'a> Judge<'a> {
             is_structural: requirements.structural || prunes || has_defaults || has_extensions,
             has_defaults,
             patterns: Patterns::new(),
+            brand,
+            rule_steps: Allowance::of(RULE_STEPS_MAX),
         }
     }
 
@@ -110,8 +124,15 @@ impl<'a> Judge<'a> {
         self.has_defaults
     }
 
-    /// Rules for `schema`, which `path` holds as `openAPIV3Schema`. `has_status`: objects have a status sub-resource.
-    pub(super) fn validate(&mut self, schema: &Value, path: &Path, has_status: bool) -> FieldErrors {
+    /// Rules for `schema`, which `path` holds as `openAPIV3Schema`. `old`: that of the version in the stored definition.
+    /// `has_status`: objects have a status sub-resource.
+    pub(super) fn validate(
+        &mut self,
+        schema: &Value,
+        old: Option<&Value>,
+        path: &Path,
+        has_status: bool,
+    ) -> FieldErrors {
         let mut errors = FieldErrors::new();
         if schema.is_null() {
             return errors;
@@ -145,7 +166,24 @@ impl<'a> Judge<'a> {
             let detail = "OpenAPIV3Schema 'schema' is not supported";
             errors.push(FieldError::invalid_str(root.path(), "", detail));
         }
+        // Expressions of a schema with other faults would be told of their consequences; those of a stored one were read.
+        if errors.is_empty() && old != Some(schema) {
+            errors.extend(self.expressions(schema, &root_path));
+        }
         errors
+    }
+
+    /// The errors of expressions in `schema`.
+    fn expressions(&mut self, schema: &Value, path: &Path) -> FieldErrors {
+        match check_rules(schema, path, self.brand, &mut self.rule_steps) {
+            Ok(errors) if errors.is_empty() && self.has_defaults => {
+                default_rules::validate(schema, &Place::root(path), self.brand)
+            }
+            Ok(errors) => errors,
+            Err(Exhausted) => {
+                FieldError::forbidden(path.clone(), "the rules take too long to compile").into()
+            }
+        }
     }
 }
 
@@ -244,25 +282,10 @@ impl Breaches {
     }
 }
 
-/// The warnings about the schemas of `new`: formats that mean nothing, and rules in expressions. What `old` has, too, was told before.
-pub(super) fn warnings(brand: &'static Brand, old: Option<&Value>, new: &Value) -> Vec<String> {
-    let spec = new.at("spec");
-    if old.is_some_and(|old| is_unchanged(old.at("spec").at("versions"), spec.at("versions"))) {
-        return Vec::new();
-    }
-    let mut warnings = formats::warnings(old, new);
-    let extensions = Extensions::of(brand);
-    let mut has_rules = false;
-    for version in spec.items("versions") {
-        walk::each(version.at("schema").at("openAPIV3Schema"), &mut |schema| {
-            has_rules |= !schema.items(&extensions.validations).is_empty();
-        });
-    }
-    if has_rules {
-        let name = &extensions.validations;
-        warnings.push(format!("{name}: rules are stored and published, but not enforced yet"));
-    }
-    warnings
+/// The warnings about the schemas of `new`: formats that mean nothing. What `old` has, too, was told before.
+pub(super) fn warnings(old: Option<&Value>, new: &Value) -> Vec<String> {
+    let is_same = |old: &Value| is_unchanged(old.at("spec").at("versions"), new.at("spec").at("versions"));
+    if old.is_some_and(is_same) { Vec::new() } else { formats::warnings(old, new) }
 }
 
 /// The errors of the schemas of a stored definition that are not structural, as its condition tells them; `None` where all are.

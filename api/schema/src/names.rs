@@ -3,7 +3,7 @@
 //! Owns the grammar of every kind of name and the message for each breach. Each function returns the messages for one
 //! value, none when it is valid; the caller says which field they concern.
 
-use orch_schema::NameRule;
+use crate::resource::NameRule;
 
 /// Longest DNS label, in bytes.
 const LABEL_LENGTH_MAX: usize = 63;
