@@ -215,7 +215,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let keeper = client("serviceaccount-token-controller");
     let definer = client("customresourcedefinition-controller");
     let loops: [BoxFuture<'_, Infallible>; 18] = [
-        Box::pin(keep("definitions", &definer, || definitions::run(&definer, options.members.as_deref()))),
+        Box::pin(keep("definitions", &definer, || definitions::run(&definer))),
         Box::pin(keep_facts(&server, options)),
         Box::pin(keep_secret_tokens(&keeper, options)),
         Box::pin(keep_protection(&protectors, options)),

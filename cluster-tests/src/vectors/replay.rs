@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
         // A periodic bookmark may come at any time.
         events
             .retain(|event| event["type"] != "BOOKMARK" || event.to_string().contains("initial-events-end"));
-        Ok(json!({"events": normalize(Value::Array(events), None)}))
+        Ok(json!({"events": trimmed(normalize(Value::Array(events), None), step)}))
     }
 
     fn user(&self, step: &Map<String, Value>) -> Result<Client> {

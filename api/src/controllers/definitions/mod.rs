@@ -3,7 +3,7 @@
 //! Owns the names in use in each group, and the queue of definitions to look at. What is served follows the status that this loop
 //! writes (`crate::definitions`), on every member.
 //!
-//!     created -> NamesAccepted -> (5 s, where there are several members) -> Established
+//!     created -> NamesAccepted, Established
 //!     deleted -> objects are deleted -> the finalizer is removed (`termination`)
 //!     gone    -> what is still stored of the kind is removed
 //!
@@ -31,8 +31,7 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use self::status::{Next, Surroundings, next, patch};
-use super::api_endpoints::Members;
+use self::status::{Surroundings, next, patch};
 use super::client::{Client, Place};
 use super::queue::Queue;
 use super::rounds::{Progress, Queued, Round, Rounds, end};
@@ -202,8 +201,8 @@ impl Queued for Work {
 
 /// Work for one definition.
 enum Plan {
-    /// A status to write, and what comes then.
-    Write { patch: Value, then: Progress },
+    /// The patch of a status.
+    Write(Value),
     /// The end of the definition goes on.
     End { had_time: bool },
     /// The definition is gone.
@@ -211,10 +210,7 @@ enum Plan {
 }
 
 /// Keeps the status of definitions, and ends them. Completes only with an error.
-pub(super) async fn run<S: Store>(
-    client: &Client<S>,
-    members: Option<&dyn Members>,
-) -> Result<Infallible, ApiError> {
+pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
     let Some(resource) = client.stored_resource(DEFINITIONS) else {
         return Err(ApiError::Internal("definitions are not served".to_owned()));
     };
@@ -229,7 +225,6 @@ pub(super) async fn run<S: Store>(
             brand: client.registry().brand,
             // date: written into conditions.
             now: client.now(),
-            several_members: members.is_some_and(|members| members.names().len() > 1),
             violations: None,
         };
         let elapsed = client.store().elapsed();
@@ -262,14 +257,10 @@ fn plan(
     work.take_in(name, &definition);
     let violations = violations(surroundings.brand, &object, &definition);
     let surroundings = Surroundings { violations: violations.as_deref(), ..surroundings };
-    let Next { definition: after, wait } = next(&definition, work.pool(&definition), surroundings);
+    let after = next(&definition, work.pool(&definition), surroundings);
     let group = definition.at("spec").text("group").to_owned();
     work.set_accepted(name, &group, after.at("status").at("acceptedNames").clone());
-    let then = wait.map_or(Progress::Settled, Progress::After);
-    match patch(&definition, &after) {
-        Some(patch) => Some((Some(object), Plan::Write { patch, then })),
-        None => wait.map(|_| (Some(object), Plan::Write { patch: Value::Null, then })),
-    }
+    patch(&definition, &after).map(|patch| (Some(object), Plan::Write(patch)))
 }
 
 /// What is wrong with the structure of the schemas of a definition, which only one of an earlier time can have. It is looked for when
@@ -291,16 +282,15 @@ async fn carry_out<S: Store>(
     plan: Plan,
 ) -> Result<Progress, ApiError> {
     match (plan, object) {
-        (Plan::Write { patch: Value::Null, then }, _) => Ok(then),
-        (Plan::Write { mut patch, then }, Some(object)) => {
+        (Plan::Write(mut patch), Some(object)) => {
             let (uid, revision) = (&object.index.uid, object.revision.to_string());
             patch["metadata"] = json!({"uid": uid, "resourceVersion": revision});
             let place = Place { resource: &resource, path: &name };
             client.patch(place, Action::Status, &patch).await?;
-            Ok(then)
+            Ok(Progress::Settled)
         }
         (Plan::End { had_time }, _) => termination::go_on(client, &resource, &name, had_time).await,
-        (Plan::CleanUp | Plan::Write { .. }, _) => {
+        (Plan::CleanUp | Plan::Write(_), _) => {
             let key = Key::new(&DEFINITIONS.into(), "", &name);
             let key = key.map_err(|error| ApiError::Internal(error.to_string()))?;
             client.remove_leftovers(&key).await?;

@@ -1,8 +1,7 @@
 //! The status that a definition is to have: a function of the definition, the names in use in its group, and the time.
 //!
-//! Owns when a definition comes into force. The rules for names and the texts are those of its kind (`kinds::definition`).
-
-use std::time::Duration;
+//! Owns when a definition comes into force: as soon as its names are accepted. The reference waits five seconds for its other
+//! servers; here a member that does not know a kind asks a quorum before it says so (`http::stages`). The rules for names and the texts are those of its kind (`kinds::definition`).
 
 use orch_proto::Brand;
 use orch_rules::kinds::definition::conditions::{
@@ -13,53 +12,34 @@ use orch_rules::kinds::definition::{approval, has_unreadable_ca_bundle};
 use orch_rules::validate::tree::{Tree, child_mut, set};
 use orch_schema::json;
 use orch_schema::value::Value;
-use orch_schema::{Instant, Precision};
 
 use crate::ambient::Timestamp;
-
-/// From the acceptance of the names until a definition is in force, where there are several members: all of them have applied the
-/// acceptance by then, as in the reference.
-const INSTALLATION: Duration = Duration::from_secs(5);
 
 /// What a status depends on beside the definition.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
     pub(super) brand: &'static Brand,
     pub(super) now: Timestamp,
-    /// The cluster has more than one member.
-    pub(super) several_members: bool,
     /// What is wrong with the structure of the schemas, where that was looked at.
     pub(super) violations: Option<&'a str>,
 }
 
-/// The next status of a definition.
-pub(super) struct Next {
-    /// The definition with it.
-    pub(super) definition: Value,
-    /// When the definition is to be looked at again, without a change.
-    pub(super) wait: Option<Duration>,
-}
-
-/// The next status of `definition`, which is not being deleted, beside the names of `pool`.
-pub(super) fn next(definition: &Value, pool: &Pool, surroundings: Surroundings<'_>) -> Next {
-    let Surroundings { brand, now, several_members, violations } = surroundings;
+/// `definition`, which is not being deleted, with its next status beside the names of `pool`.
+pub(super) fn next(definition: &Value, pool: &Pool, surroundings: Surroundings<'_>) -> Value {
+    let Surroundings { brand, now, violations } = surroundings;
     let text = now.seconds_text();
     let mut after = definition.clone();
     let accepted = accept(definition, pool);
     set(child_mut(&mut after, "status"), "acceptedNames", accepted.names);
     set_condition(&mut after, brand, &accepted.names_accepted, &text);
-    let mut wait = None;
     if let Some(condition) = accepted.established {
         let is_accepted = accepted.names_accepted.status == ConditionStatus::True;
-        let left = if several_members { installation_left(&after, now) } else { Duration::ZERO };
-        let is_due = is_accepted && left.is_zero();
-        let condition = match is_due {
+        let condition = match is_accepted {
             true if has_unreadable_ca_bundle(definition) => Condition::invalid_ca_bundle(),
             true => Condition::established(),
             false => condition,
         };
         set_condition(&mut after, brand, &condition, &text);
-        wait = (is_accepted && !is_due).then_some(left);
     }
     match violations {
         Some(errors) => set_condition(&mut after, brand, &Condition::non_structural(errors), &text),
@@ -69,19 +49,7 @@ pub(super) fn next(definition: &Value, pool: &Pool, surroundings: Surroundings<'
         Some(condition) => set_condition(&mut after, brand, &condition, &text),
         None => remove_condition(&mut after, ConditionType::ApprovalPolicyConformant),
     };
-    Next { definition: after, wait }
-}
-
-/// The time until a definition whose names are accepted may come into force.
-fn installation_left(definition: &Value, now: Timestamp) -> Duration {
-    let accepted = ConditionType::NamesAccepted.find(definition);
-    let since =
-        accepted.and_then(|found| Instant::parse(found.text("lastTransitionTime"), Precision::Seconds));
-    let Some(since) = since else { return INSTALLATION };
-    let passed_ms =
-        i64::try_from(now.millis()).unwrap_or(i64::MAX).saturating_sub(since.seconds.saturating_mul(1000));
-    // A clock that was set back makes nobody wait for longer.
-    INSTALLATION.saturating_sub(Duration::from_millis(passed_ms.try_into().unwrap_or_default()))
+    after
 }
 
 /// The merge patch from the status of `before` to that of `after`; `None` where they are the same.
@@ -112,9 +80,9 @@ mod tests {
 
     const NOW: u64 = 1_767_322_145;
 
-    fn at(seconds: u64, several_members: bool) -> Surroundings<'static> {
+    fn at(seconds: u64) -> Surroundings<'static> {
         let now = Timestamp((NOW + seconds) * 1_000_000);
-        Surroundings { brand: &ORCH, now, several_members, violations: None }
+        Surroundings { brand: &ORCH, now, violations: None }
     }
 
     fn definition() -> Value {
@@ -129,25 +97,16 @@ mod tests {
     }
 
     #[test]
-    fn with_one_member_a_definition_is_in_force_at_once() {
-        let next = next(&definition(), &Pool::new(), at(0, false));
-        assert_eq!(reasons(&next.definition), ["True NoConflicts", "True InitialNamesAccepted"]);
-        assert_eq!(next.wait, None);
-        let patch = patch(&definition(), &next.definition).unwrap();
-        assert_eq!(patch["status"]["acceptedNames"], definition()["spec"]["names"]);
-        assert!(patch["status"].get("storedVersions").is_none(), "others write that");
-    }
-
-    #[test]
-    fn with_several_members_five_seconds_pass_since_the_acceptance() {
-        let first = next(&definition(), &Pool::new(), at(0, true));
-        assert_eq!(reasons(&first.definition), ["True NoConflicts", "False Installing"]);
-        assert_eq!(first.wait, Some(INSTALLATION));
-        let second = next(&first.definition, &Pool::new(), at(3, true));
-        assert!(patch(&first.definition, &second.definition).is_none());
-        assert_eq!(second.wait, Some(Duration::from_secs(2)), "a new leader counts from the acceptance");
-        let third = next(&second.definition, &Pool::new(), at(5, true));
-        assert_eq!(reasons(&third.definition), ["True NoConflicts", "True InitialNamesAccepted"]);
+    fn a_definition_is_in_force_when_its_names_are_accepted() {
+        let next = next(&definition(), &Pool::new(), at(0));
+        assert_eq!(reasons(&next), ["True NoConflicts", "True InitialNamesAccepted"]);
+        let written = patch(&definition(), &next).unwrap();
+        assert_eq!(written["status"]["acceptedNames"], definition()["spec"]["names"]);
+        assert!(written["status"].get("storedVersions").is_none(), "others write that");
+        assert!(
+            patch(&next, &super::next(&next, &Pool::new(), at(3))).is_none(),
+            "a second look writes nothing"
+        );
     }
 
     #[test]
@@ -155,21 +114,18 @@ mod tests {
         let mut pool = Pool::new();
         let others = json!({"plural": "others", "singular": "other", "kind": "Widget"});
         pool.add(&others);
-        let held = next(&definition(), &pool, at(0, false));
-        assert_eq!(reasons(&held.definition), ["False KindConflict", "False NotAccepted"]);
-        assert_eq!(held.wait, None);
+        let held = next(&definition(), &pool, at(0));
+        assert_eq!(reasons(&held), ["False KindConflict", "False NotAccepted"]);
         pool.remove(&others);
-        let free = next(&held.definition, &pool, at(60, true));
-        assert_eq!(reasons(&free.definition), ["True NoConflicts", "False Installing"]);
-        assert_eq!(free.wait, Some(INSTALLATION));
+        let free = next(&held, &pool, at(60));
+        assert_eq!(reasons(&free), ["True NoConflicts", "True InitialNamesAccepted"]);
     }
 
     #[test]
     fn a_name_that_is_no_longer_accepted_is_taken_out() {
         let mut old = definition();
         old["status"]["acceptedNames"] = json!({"plural": "widgets", "shortNames": ["wi"]});
-        let next = next(&old, &Pool::new(), at(0, false));
-        let patch = patch(&old, &next.definition).unwrap();
+        let patch = patch(&old, &next(&old, &Pool::new(), at(0))).unwrap();
         assert_eq!(patch["status"]["acceptedNames"]["shortNames"], Value::Null);
         assert!(patch["status"]["acceptedNames"].get("kind").is_some());
     }

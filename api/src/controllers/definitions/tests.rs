@@ -21,13 +21,13 @@ fn definition(plural: &str, kind: &str) -> Value {
 
 fn surroundings(fixture: &Fixture) -> (Surroundings<'static>, Duration) {
     let now = fixture.client().now();
-    (Surroundings { brand: &ORCH, now, several_members: false, violations: None }, Duration::ZERO)
+    (Surroundings { brand: &ORCH, now, violations: None }, Duration::ZERO)
 }
 
 /// The reason of the condition `NamesAccepted` that the loop is about to write for the definition called `name`.
 fn planned(work: &mut Work, fixture: &Fixture, name: &str) -> String {
     let planned = plan(work, &fixture.applied(), &name.into(), surroundings(fixture));
-    let Some((_, Plan::Write { patch, .. })) = planned else { panic!("{name} has no status to write") };
+    let Some((_, Plan::Write(patch))) = planned else { panic!("{name} has no status to write") };
     let accepted = ConditionType::NamesAccepted.find(&patch).unwrap();
     accepted.text("reason").to_owned()
 }
@@ -53,12 +53,12 @@ async fn a_definition_comes_into_force_and_goes_with_its_record() {
     let fixture = Fixture::new();
     fixture.create(DEFINITIONS, "", definition("apples", "Fruit")).await;
     let (client, name) = (fixture.client(), "apples.example.com");
-    fixture.while_running(run(&client, None), 2).await;
+    fixture.while_running(run(&client), 2).await;
     let established = fixture.read(DEFINITIONS, name);
     assert!(ConditionType::Established.is_true(&established), "{established}");
     assert!(fixture.exists(RECORDS, name));
     fixture.delete(DEFINITIONS, name, json!({})).await;
     assert!(fixture.read(DEFINITIONS, name)["metadata"].has("deletionTimestamp"));
-    fixture.while_running(run(&client, None), 2).await;
+    fixture.while_running(run(&client), 2).await;
     assert!(!fixture.exists(DEFINITIONS, name) && !fixture.exists(RECORDS, name));
 }

@@ -174,6 +174,12 @@ impl Arrived {
             && registry.find(&target.group, &target.version, &target.resource).is_none()
     }
 
+    /// Whether the path is that of a document that describes kinds: a client that was told of a definition by one member finds it
+    /// in those of each other one.
+    pub(super) fn may_describe_definitions(&self) -> bool {
+        matches!(Declarable::of(&self.path), Some(Declarable::Document))
+    }
+
     /// The metrics of this request, set once when its resource is known.
     pub(in crate::http) fn measured(&self) -> &OnceLock<Measured> {
         &self.measured

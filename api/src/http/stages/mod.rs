@@ -122,6 +122,10 @@ impl<S: Store> Api<S> {
         verb: &str,
     ) -> Result<Response<Body>, ApiError> {
         let authorized = self.authorize_page(authenticated.resolve_page(verb)).await?;
-        self.page(&self.seat_page(authorized).await?).await
+        let seated = self.seat_page(authorized).await?;
+        if seated.arrived().may_describe_definitions() {
+            self.refresh_definitions(seated.arrived()).await;
+        }
+        self.page(&seated).await
     }
 }

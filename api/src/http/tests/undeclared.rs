@@ -75,5 +75,7 @@ async fn a_quorum_is_asked_for_an_unknown_path_by_those_who_may_use_it_alone() {
     assert_eq!(barriers(), asked + 1, "one round");
     let documents: Value = member.get("/apis/example.com/v1").await.json();
     assert_eq!(documents["resources"][0]["kind"], "Widget");
-    assert_eq!(barriers(), asked + 1, "documents tell of what the member has applied");
+    assert_eq!(barriers(), asked + 2, "documents tell of the newest definitions");
+    let refused = stranger.send(Method::GET, "/apis/example.com/v1", &[], Body::empty()).await;
+    assert_eq!((refused.code.as_u16(), barriers()), (401, asked + 2));
 }
