@@ -79,6 +79,11 @@ impl Staged {
     pub fn is_stored(&self) -> bool {
         self.shown.version == self.stored.version
     }
+
+    /// Whether `written_as` is the stored version under an earlier definition.
+    pub fn is_older(&self, written_as: &WrittenAs) -> bool {
+        written_as.version == self.stored.version && *written_as != *self.stored
+    }
 }
 
 impl fmt::Debug for Direct {

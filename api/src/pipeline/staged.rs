@@ -239,17 +239,20 @@ fn convert(
     target: Target,
     pieces: Vec<(Arc<WrittenAs>, Value)>,
 ) -> Staging<Value> {
-    let tables = match target {
+    let target_tables = match target {
         Target::Shown => &resource.schema,
         Target::Stored => &staged.stored_schema,
     };
-    // An object of an older definition is completed in its own version before it is converted.
-    if tables.are_made() && staged.stored_schema.are_made() {
+    // once: one pass over the pieces.
+    let has_older = pieces.iter().any(|(written_as, _)| staged.is_older(written_as));
+    let needed = std::iter::once(target_tables).chain(has_older.then_some(&staged.stored_schema));
+    let missing: Vec<Tables> = needed.filter(|tables| !tables.are_made()).cloned().collect();
+    if missing.is_empty() {
         return convert_with_tables(resource, staged, target, pieces);
     }
-    let (resource, staged, tables) = (resource.clone(), staged.clone(), tables.clone());
+    let (resource, staged) = (resource.clone(), staged.clone());
     let converting = async move {
-        for tables in [&tables, &staged.stored_schema] {
+        for tables in missing {
             let made = tables.make().await;
             made.map_err(|error| ApiError::Internal(format!("{resource:?}: {error}")))?;
         }
@@ -284,8 +287,7 @@ fn convert_with_tables(
             continue;
         }
         // It may lack defaults of a definition that came later.
-        let is_older = written_as.version == staged.stored.version && written_as != staged.stored;
-        let object = match is_older {
+        let object = match staged.is_older(&written_as) {
             true => match completed(&staged.stored_schema, staged.stored_type, object, Defaults::Applied) {
                 Ok(object) => object,
                 Err(error) => return Either::Left(ready(Err(error))),

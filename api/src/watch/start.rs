@@ -63,36 +63,8 @@ impl<S: Store> Watch<S> {
 
         let scope = scope(request, selector);
         let subscription = pipeline.store.subscribe_to(&request.resource.storage, scope.interest());
-        let mut reads_back = false;
-        let (phase, position) = match (asks_initial, revision) {
-            (None | Some(false), Some(revision)) if revision.0 != 0 => {
-                let position = resume_at(&pipeline.store, &request.resource.storage, revision);
-                reads_back = position.is_none();
-                (Phase::Following, position.unwrap_or(revision))
-            }
-            (Some(false), _) => (Phase::Following, pipeline.state_for(revision).await?.applied()),
-            _ => {
-                let state = pipeline.state_for(revision).await?;
-                let collection = state.collection(&request.resource.storage);
-                let position = state.applied();
-                let (read, store) = ((&*collection, position), &pipeline.store);
-                let (namespace, selector) = (scope.namespace(), &scope.selector);
-                let lookup = match scope.path {
-                    Some(_) => None,
-                    None => pipeline.indexes.lookup(store, request.resource, read, namespace, selector).await,
-                };
-                let beginning = Arc::new(Beginning { collection, lookup });
-                (Phase::Initial { beginning, after: "".into() }, position)
-            }
-        };
-        // Changes of an earlier kind under the same name are not those of this one.
-        let too_old = match (&phase, revision) {
-            (Phase::Following, Some(revision)) if revision.0 != 0 => {
-                let defined = request.resource.defined_after(revision);
-                defined.map(|defined| ApiError::too_old(revision, defined))
-            }
-            _ => None,
-        };
+        let Start { phase, position, reads_back, too_old } =
+            start_at(&pipeline, request, &scope, (asks_initial, revision)).await?;
         let mut timers = Timers::new(&pipeline.store, life, ending);
         if wants_bookmarks {
             timers.start_bookmark(&pipeline.store);
@@ -120,6 +92,48 @@ impl<S: Store> Watch<S> {
             watch.end_with(&error);
         }
         Ok(watch)
+    }
+}
+
+/// Where a watch starts.
+struct Start {
+    phase: Phase,
+    position: Revision,
+    reads_back: bool,
+    /// Ends the watch at once.
+    too_old: Option<ApiError>,
+}
+
+/// The start of a watch from `revision`; `asks_initial`: with or without initial events.
+async fn start_at<S: Store>(
+    pipeline: &Pipeline<S>,
+    request: Request<'_>,
+    scope: &Scope,
+    (asks_initial, revision): (Option<bool>, Option<Revision>),
+) -> Result<Start, ApiError> {
+    let (store, resource) = (&pipeline.store, request.resource);
+    let following = |position| Start { phase: Phase::Following, position, reads_back: false, too_old: None };
+    match (asks_initial, revision) {
+        (None | Some(false), Some(revision)) if revision.0 != 0 => {
+            let position = resume_at(store, &resource.storage, revision);
+            // Changes of an earlier kind under the same name are not those of this one.
+            let too_old =
+                resource.defined_after(revision).map(|defined| ApiError::too_old(revision, defined));
+            let reads_back = position.is_none();
+            Ok(Start { reads_back, too_old, ..following(position.unwrap_or(revision)) })
+        }
+        (Some(false), _) => Ok(following(pipeline.state_for(revision).await?.applied())),
+        _ => {
+            let state = pipeline.state_for(revision).await?;
+            let (collection, position) = (state.collection(&resource.storage), state.applied());
+            let (read, namespace) = ((&*collection, position), scope.namespace());
+            let lookup = match scope.path {
+                Some(_) => None,
+                None => pipeline.indexes.lookup(store, resource, read, namespace, &scope.selector).await,
+            };
+            let beginning = Arc::new(Beginning { collection, lookup });
+            Ok(Start { phase: Phase::Initial { beginning, after: "".into() }, ..following(position) })
+        }
     }
 }
 
