@@ -329,8 +329,8 @@ impl<'b> Walk<'b> {
         let made = match &compiled.message {
             Some(program) => {
                 // A message sees the old value where a rule at the node uses it.
-                // few: the rules at one node.
                 let mut uses = node.rules.iter().map(|rule| rule.compiled(&node.seen, self.brand).old);
+                // few: the rules at one node.
                 let is_old_used = uses.any(|old| old != OldUse::Never);
                 let variables = [variables[0].clone(), variables[1].clone().filter(|_| is_old_used)];
                 match self.message(program, &variables) {
