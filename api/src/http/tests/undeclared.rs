@@ -16,7 +16,7 @@ const CRDS: &str = "/apis/apiextensions.orch.io/v1/customresourcedefinitions";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/ns/widgets";
 
 /// A definition of widgets in force.
-async fn define(server: &Server) {
+pub(super) async fn define(server: &Server) {
     let schema = json!({"openAPIV3Schema": {"type": "object"}});
     let definition = json!({"metadata": {"name": "widgets.example.com"}, "spec": {
         "group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},

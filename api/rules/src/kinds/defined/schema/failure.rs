@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use orch_schema::budget::count_steps;
 use orch_schema::excerpt::{beginning, quoted};
 use orch_schema::value::{Number, Value};
 
@@ -182,12 +183,17 @@ pub(super) struct Outcome {
     pub(super) matches: usize,
 }
 
+/// Steps that a failure counts as: its path and its sentence are made, about a microsecond.
+const FAILURE_STEPS: u64 = 40;
+
 /// Failures that are kept of a value: more than an answer shows of an object.
 const FAILURES_MAX: usize = 128;
 
 impl Outcome {
     pub(super) fn of(failure: Failure) -> Self {
-        Outcome { failures: vec![failure], matches: 0 }
+        let mut outcome = Outcome::default();
+        outcome.push(failure);
+        outcome
     }
 
     pub(super) fn passed(matches: usize) -> Self {
@@ -199,6 +205,10 @@ impl Outcome {
     }
 
     pub(super) fn push(&mut self, failure: Failure) {
+        // Below junctors most failures are made and compared for nothing: each is paid for.
+        if !count_steps(FAILURE_STEPS + self.failures.len() as u64) {
+            return;
+        }
         // few: at most FAILURES_MAX, and mostly none.
         if self.failures.len() < FAILURES_MAX && !self.failures.iter().any(|met| met.is_same(&failure)) {
             self.failures.push(failure);

@@ -461,6 +461,22 @@ fn a_pattern_is_charged_for_a_long_text_before_it_is_matched() {
 }
 
 #[test]
+fn alternatives_in_alternatives_are_paid_for_in_steps() {
+    let node = |depth: u32| {
+        (0..depth)
+            .fold(json!({"required": ["zz"]}), |inner, _| json!({"oneOf": [inner, inner], "anyOf": [inner]}))
+    };
+    let mut items = node(6);
+    items["type"] = json!("object");
+    let schema = schema_of(json!({"l": {"type": "array", "items": items}}));
+    let constraints = compiled(&schema).constraints;
+    let object = json!({"l": vec![json!({}); 1000]});
+    let poor = Arc::new(Budget::of(5_000_000));
+    poor.enter(|| constraints.validate(&object, None));
+    assert!(poor.check().is_err(), "the request ends");
+}
+
+#[test]
 fn a_schema_takes_little_memory() {
     let property = |at: usize| {
         (
