@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use orch_schema::json;
 use orch_schema::value::Value;
+use tokio::runtime::Handle as Runtime;
 
 use crate::error::ApiError;
 use crate::openapi::{Document, Form, NodePages, TokenKeys, document};
@@ -63,10 +64,15 @@ pub(super) async fn make_tables(resource: &Arc<Resource>) -> Result<(), ApiError
 /// without a thread. Where the first one goes away, the work goes on for them.
 pub(super) async fn make_once(making: &Making, work: impl FnOnce() + Send + 'static) {
     if let Some(maker) = making.claim() {
-        drop(tokio::task::spawn_blocking(move || {
+        let work = move || {
             let _maker = maker;
             work();
-        }));
+        };
+        match Runtime::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(work)),
+            // A simulation has one thread.
+            Err(_) => work(),
+        }
     }
     making.wait().await;
 }
