@@ -69,7 +69,6 @@ fn help_has_its_long_text_however_it_is_asked_for() {
         ("orch help dev", "every request acts as the administrator"),
         ("orch dev --help", "every request acts as the administrator"),
         ("orch help cluster add", "The new member's name"),
-        ("orch cluster migrate-storage --help", "goes on with those that are left"),
         ("orch kubeconfig --help", "Neither credential gives"),
         ("orch reset --help", "never comes back under its name"),
         ("orch --help", "no external database is needed"),
