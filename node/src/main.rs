@@ -62,6 +62,9 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Cluster(ClusterAct::Recover(arguments)) => {
             Ok(recovery::recover(&arguments, recovery::typed, &mut io::stdout())?)
         }
+        Command::Cluster(ClusterAct::MigrateStorage(arguments)) => {
+            admin::migrate_storage(&arguments, &mut io::stdout())
+        }
         Command::Snapshot(command) => snapshot::run(&command, &mut io::stdout(), &mut io::stderr()),
         Command::Encryption(EncryptionCommand::Rewrite(arguments)) => {
             let mut out = io::stdout();

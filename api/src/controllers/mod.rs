@@ -46,6 +46,8 @@ mod garbage;
 mod identity;
 mod meaning;
 mod namespaces;
+#[cfg(any(test, feature = "simulation"))]
+mod planted;
 mod protection;
 mod provision;
 mod queue;
@@ -79,6 +81,8 @@ pub use self::api_endpoints::Members;
 use self::client::{Client, Moment};
 pub use self::default_service::ServiceDefaults;
 use self::identity::Identity;
+#[cfg(any(test, feature = "simulation"))]
+pub use self::planted::{LoopBug, with_loop_bug};
 use self::protection::Protected;
 pub use self::provision::provide_namespaces;
 pub use self::selection::Selection;

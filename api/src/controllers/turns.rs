@@ -67,6 +67,10 @@ impl<'a, S: Store, R> Turns<'a, S, R> {
 
     /// The registry, where another one is served than at the last call. The caller calls `hear` before it reads the state.
     pub(super) fn newly_served(&mut self) -> Option<Arc<Registry>> {
+        #[cfg(any(test, feature = "simulation"))]
+        if super::planted::has(super::LoopBug::FreezesResources) {
+            return None;
+        }
         let served = self.served.as_mut()?;
         served.advance().then(|| served.seen().clone())
     }

@@ -12,12 +12,11 @@ use std::task::{Context, Poll};
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures::Stream;
 use futures::future::{BoxFuture, FutureExt};
+use futures::{Stream, StreamExt};
 use http::Response;
 use orch_raft::Store;
 use orch_schema::budget::Budget;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::held::Hold;
 use super::large::{GATHERED_OBJECTS_MIN, RENDERED_BYTES_MIN};
@@ -30,7 +29,6 @@ use crate::flow::Watcher;
 use crate::metrics::LongRunning;
 use crate::negotiate::{Encoding, Representation};
 use crate::pipeline::Request;
-use crate::registry::End;
 use crate::render::Renderer;
 use crate::watch::{Ending, LookResult, Watch};
 
@@ -45,8 +43,6 @@ struct UnderWay<S> {
     _watcher: Watcher,
     _held: Hold,
     _right: Right,
-    /// Of a kind that may be taken away.
-    _kind_end: Option<AbortOnDropHandle<()>>,
 }
 
 /// The frames of a watch. Looks over many objects run in the pool, in the turns of the watch's user.
@@ -83,7 +79,7 @@ impl<S: Store> Api<S> {
             return Err(ApiError::NotAcceptable(NotAcceptable::Stream));
         }
         let (right, ending) = rights::hold(&self.rights, request, &self.pipeline, &self.stopping);
-        let kind_end = request.resource.end.clone().map(|end| end_with_kind(end, ending.clone()));
+        let kind_end = request.resource.end.clone().map(|end| (end, ending.clone()));
         let content_type = renderer.watch_content_type();
         let watch = Watch::start(self.pipeline.clone(), request, renderer, ending).await?;
         let watcher = self.flow.watch(&request.resource.storage, watch.interest());
@@ -96,22 +92,39 @@ impl<S: Store> Api<S> {
             _watcher: watcher,
             _held: held,
             _right: right,
-            _kind_end: kind_end,
         };
         let mut watch = Box::new(watch);
         watch.catch_up();
         let initial_events = watch.initial_events();
         let frames = Frames { under_way: Arc::new(under_way), state: State::Looking(watch) };
-        Ok(respond::stream(&content_type, initial_events, frames))
+        Ok(match kind_end {
+            Some((end, ending)) => {
+                let frames = FramesOfKind { end: Some(end.wait().boxed()), ending, frames };
+                respond::stream(&content_type, initial_events, frames)
+            }
+            None => respond::stream(&content_type, initial_events, frames),
+        })
     }
 }
 
-/// Ends a watch by `ending` when its kind is taken away or served in another form, as long as the result is kept.
-fn end_with_kind(end: End, ending: Ending) -> AbortOnDropHandle<()> {
-    AbortOnDropHandle::new(tokio::spawn(async move {
-        end.wait().await;
-        ending.give();
-    }))
+/// The frames of a watch of a kind that may be taken away, or be served in another form: its last look is then due.
+struct FramesOfKind<S> {
+    /// `None` once it has come.
+    end: Option<BoxFuture<'static, ()>>,
+    ending: Ending,
+    frames: Frames<S>,
+}
+
+impl<S: Store> Stream for FramesOfKind<S> {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.end.as_mut().is_some_and(|end| end.poll_unpin(context).is_ready()) {
+            self.end = None;
+            self.ending.give();
+        }
+        self.frames.poll_next_unpin(context)
+    }
 }
 
 impl<S: Store> Frames<S> {

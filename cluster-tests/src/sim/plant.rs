@@ -5,6 +5,7 @@
 
 mod altered;
 mod anew;
+mod definitions;
 mod forgetful;
 mod membership;
 mod occasion;
@@ -98,6 +99,10 @@ pub enum Plant {
     RecoveryKeepsName,
     /// A watch from before a restore goes on behind it.
     WatchGoesOn,
+    /// A write of a custom object does not depend on the definition that it was judged by. Found by `tests/sim_definitions`.
+    IgnoresDefinition,
+    /// A change of a definition leaves the tables of its versions as they are. Found by `tests/sim_definitions`.
+    KeepsTables,
 }
 
 /// All plants by their names on the command line.
@@ -276,6 +281,10 @@ impl<S: Store> Store for PlantedStore<S> {
         if self.plant == Some(Plant::RepeatsUnknown) {
             return self.propose_again(transaction).await;
         }
+        let transaction = match self.plant {
+            Some(plant) => plant.of_definitions(transaction, &self.store.state()),
+            None => transaction,
+        };
         self.store.propose(transaction).await
     }
 

@@ -4,6 +4,8 @@
 //! member's process, as a handler of a server does, so it is killed and paused with the process. Clients are
 //! [`Driver`]s: some use the store of a member, others its API.
 
+mod exchange;
+
 use std::future::Future;
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ use super::dice::Dice;
 use super::runtime::{NodeRuntime, TaskGroup};
 use super::server::{Ask, Server};
 use super::world::{Handle, Process, World};
+pub use exchange::Piece;
 
 /// Longest time that a client waits for an answer. Shorter than a member's own deadline, so that some clients send new
 /// requests while their last one is still under way.

@@ -6,6 +6,7 @@
 mod bootstrap;
 mod credentials;
 mod custom;
+mod custom_members;
 mod describing;
 pub(crate) mod kinds;
 mod managing;
@@ -52,9 +53,14 @@ struct Session {
 
 impl Session {
     fn new(cluster: &Cluster) -> Self {
+        Self::through(cluster, 0)
+    }
+
+    /// A session with member `node`.
+    fn through(cluster: &Cluster, node: usize) -> Self {
         let certificates = cluster.certificates();
         let flag = |name: &str, file: &str| format!("--{name}={}", certificates.join(file).display());
-        let server = cluster.client(0).unwrap().endpoint().to_string();
+        let server = cluster.client(node).unwrap().endpoint().to_string();
         let flags = vec![
             format!("--server={server}"),
             flag("certificate-authority", "ca.crt"),

@@ -32,6 +32,7 @@ mod leader_loss;
 mod leadership;
 mod load;
 mod memory;
+mod migrations;
 mod objects;
 mod paused_leader;
 mod quorum;

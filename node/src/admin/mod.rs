@@ -1,17 +1,21 @@
-//! `orch cluster`, `orch kubeconfig`, and `orch encryption rewrite` of running members: the administrator's side of [`crate::run`]'s paths.
+//! `orch cluster`, `orch kubeconfig`, and `orch encryption rewrite` of running members: the administrator's side of [`crate::run`]'s paths, and
+//! of the resource API.
 //!
 //! A client like any other: it reads a client configuration, speaks HTTPS, and knows nothing of the store.
 
 mod access;
 mod command;
 mod kubeconfig;
+mod migrate;
 mod request;
 mod rewrite;
+mod session;
 mod table;
 
 pub use access::{Access, AccessError};
 pub use command::run;
 pub use kubeconfig::make_kubeconfig;
+pub use migrate::migrate_storage;
 pub use request::RequestError;
 pub(crate) use request::download;
 pub use rewrite::rewrite_running;

@@ -16,9 +16,9 @@ use tokio_rustls::TlsConnector;
 use super::access::Access;
 
 /// For one server's response, after connecting: a change of members may take ten seconds there.
-const ANSWER_MAX: Duration = Duration::from_secs(20);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// For connecting, TLS included: a dead server must not hold up the next one.
-const CONNECT_MAX: Duration = Duration::from_secs(3);
+pub(super) const CONNECT_MAX: Duration = Duration::from_secs(3);
 /// Bytes of a response: a cluster has a handful of members.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
@@ -91,10 +91,14 @@ pub(super) async fn send(
     Err(RequestError::Unreachable(tried))
 }
 
-type Stream = TokioIo<tokio_rustls::client::TlsStream<TcpStream>>;
+pub(super) type Stream = TokioIo<tokio_rustls::client::TlsStream<TcpStream>>;
 
 /// Connects to `server`, with a receive buffer of `receive_bytes` where that is given.
-async fn connect(access: &Access, server: &str, receive_bytes: Option<u32>) -> Result<Stream, String> {
+pub(super) async fn connect(
+    access: &Access,
+    server: &str,
+    receive_bytes: Option<u32>,
+) -> Result<Stream, String> {
     let host = crate::run::host_of(server).to_owned();
     let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
     let stream = match receive_bytes {
@@ -144,7 +148,7 @@ pub(crate) async fn download(
             Ok(response) if response.status().is_success() => return Ok((server.clone(), response)),
             Ok(response) => {
                 let status = response.status();
-                let answer = tokio::time::timeout(ANSWER_MAX, document(response)).await;
+                let answer = tokio::time::timeout(ANSWER_MAX, document(response, BODY_BYTES_MAX)).await;
                 let answer = answer.unwrap_or_else(|_| Err("no answer in time".to_owned()));
                 let message = answer.map(|answer| answer["message"].as_str().map(str::to_owned));
                 let message = message.unwrap_or_else(Some).unwrap_or_else(|| status.to_string());
@@ -177,7 +181,7 @@ async fn exchange(
 ) -> Result<(StatusCode, Value), String> {
     let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
     let response = ask(access, stream, server, method, path, body).await?;
-    Ok((response.status(), document(response).await?))
+    Ok((response.status(), document(response, BODY_BYTES_MAX).await?))
 }
 
 /// Sends a request over `stream` and returns the head of its response.
@@ -202,10 +206,10 @@ async fn ask(
     sender.send_request(request).await.map_err(|error| text(&error))
 }
 
-/// The body of a response as a document.
-async fn document(response: Response<Incoming>) -> Result<Value, String> {
+/// The body of a response of at most `bytes_max` as a document.
+pub(super) async fn document(response: Response<Incoming>, bytes_max: usize) -> Result<Value, String> {
     let status = response.status();
-    let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
+    let body = Limited::new(response.into_body(), bytes_max).collect().await;
     let body = body.map_err(|error| error.to_string())?;
     serde_json::from_slice(&body.to_bytes())
         .map_err(|error| format!("{status} with an answer that is not JSON: {error}"))

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use orch_raft::member::reseed::BEGINNING_MAX;
 
 use super::address::{parse_reachable_host_port, parse_server};
+use super::migrate::{self, MigrateArgs};
 use super::node::parse_member_name;
 
 /// What to do with a cluster.
@@ -24,6 +25,9 @@ pub enum ClusterAct {
     /// Make a new cluster of one stopped member's data, after the majority is lost for good
     #[command(long_about = RECOVER_ABOUT)]
     Recover(RecoverArgs),
+    /// Write every object of a custom kind in its storage version, with progress; may be broken off and given again
+    #[command(long_about = migrate::ABOUT)]
+    MigrateStorage(MigrateArgs),
 }
 
 /// First part of `orch cluster recover --help`, set at the command: at the flags its summary would replace it.

@@ -21,6 +21,7 @@ mod flow;
 mod front_proxy;
 mod help;
 mod kubeconfig;
+mod migrate;
 mod node;
 mod oidc;
 mod parse;
@@ -53,6 +54,7 @@ pub use file::FileError;
 pub use flow::FlowArgs;
 pub use front_proxy::{FrontProxyArgs, RevocationArgs};
 pub use kubeconfig::{AccountName, KubeconfigArgs};
+pub use migrate::MigrateArgs;
 pub use node::{
     Anonymous, BrandName, ClusterMember, DevArgs, FeatureGates, InitialCluster, LogFormat, ServeArgs,
     SharedArgs, check_member,
@@ -117,7 +119,7 @@ pub enum Command {
     /// Make, show and renew the certificates of a cluster
     #[command(subcommand)]
     Certs(CertsCommand),
-    /// Show and change the members of a running cluster, or recover one that has lost its majority
+    /// Show and change the members of a running cluster, recover one that has lost its majority, or migrate stored objects
     #[command(subcommand)]
     Cluster(ClusterAct),
     /// Save the state of a cluster, and look into saved ones

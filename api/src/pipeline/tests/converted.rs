@@ -120,6 +120,30 @@ async fn objects_keep_their_form_until_they_are_touched() {
 }
 
 #[tokio::test]
+async fn an_update_that_changes_nothing_writes_an_object_in_its_stored_version_once() {
+    let converter = Renaming::ready();
+    let server = server(&converter, "v1beta1", 7).await;
+    for name in ["a", "b", "c"] {
+        server.create(V1, widget(name, json!({"color": "red"}))).await;
+    }
+    serve(&server, &converter, "v1", 8);
+    let mut whole = server.get(&format!("{V1}/a")).await.object();
+    (whole["apiVersion"], whole["kind"]) = (json!("stable.example.com/v1"), json!("Widget"));
+    let generation = whole["metadata"]["generation"].clone();
+    let put = server.put(&format!("{V1}/a"), whole).await.object();
+    assert_eq!(put["metadata"]["generation"], generation, "its content is as it was");
+    server.merge(&format!("{V1}/b"), json!({})).await.object();
+    server.merge(&format!("{V1BETA1}/c"), json!({})).await.object();
+    for name in ["a", "b", "c"] {
+        let written = stored(&server, name);
+        assert_eq!(written.index.written_as, form("v1", 8), "{name}");
+        let answer = server.merge(&format!("{V1}/{name}"), json!({})).await.object();
+        assert_eq!(stored(&server, name).revision, written.revision, "{name}: the second costs no write");
+        assert_eq!(answer["metadata"]["resourceVersion"], json!(written.revision.to_string()));
+    }
+}
+
+#[tokio::test]
 async fn a_list_is_converted_in_batches_and_waits_once_for_each() {
     let ready = Renaming::ready();
     let server = server(&ready, "v1", 7).await;

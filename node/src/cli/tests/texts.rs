@@ -83,6 +83,7 @@ fn help_of_commands_with_a_long_text_shows_it() {
         ("orch certs rotate-ca --help", "drops the old authority"),
         ("orch cluster status --help", "time since a member that answers had an answer from it"),
         ("orch cluster recover --help", "cannot take part in it"),
+        ("orch cluster migrate-storage --help", "goes on with those that are left"),
         ("orch snapshot save --help", "IN CLEAR"),
         ("orch snapshot extract --help", "verified whole first"),
         ("orch snapshot restore --help", "Clients list anew once"),

@@ -1,0 +1,32 @@
+//! Bugs of the loops that a simulation plants on its thread, to show that its oracles find them. A release has none of this.
+
+use std::cell::Cell;
+
+/// A planted bug of the loops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopBug {
+    /// Loops keep to the resources that were served when they began.
+    FreezesResources,
+}
+
+thread_local! {
+    static PLANTED: Cell<Option<LoopBug>> = const { Cell::new(None) };
+}
+
+/// Runs `work` with the bug in every loop of this thread.
+pub fn with_loop_bug<T>(bug: LoopBug, work: impl FnOnce() -> T) -> T {
+    struct Reset;
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            PLANTED.set(None);
+        }
+    }
+    let _reset = Reset;
+    PLANTED.set(Some(bug));
+    work()
+}
+
+/// Whether this thread has the bug.
+pub(super) fn has(bug: LoopBug) -> bool {
+    PLANTED.get() == Some(bug)
+}
