@@ -3,7 +3,7 @@
 //! Owns the price and the bound of nesting. The library's parser takes several microseconds for each token and next to
 //! nothing for the bytes inside of one, so that tokens are counted first, by a scan that is never too low.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use cel::common::ast::SourceInfo;
 use cel::{Env, IdedExpr};
@@ -26,6 +26,8 @@ const SHALLOW_LEVELS: usize = 4;
 const DEEP_STACK_BYTES: usize = 64 << 20;
 /// Steps of parsing a token, and of the nodes that become of it.
 const TOKEN_STEPS: u64 = 70;
+/// Steps of [`parse`] for each step of a further check of what was parsed: the parser takes most of the time.
+const PARSES_PER_CHECK: u64 = 4;
 /// Bytes that are read in one step.
 const BYTES_PER_STEP: u64 = 5;
 
@@ -46,7 +48,7 @@ static MACROS_OF_DEVICES: LazyLock<Env> = LazyLock::new(|| {
 /// An expression as it is written, with its macros expanded.
 #[derive(Debug)]
 pub struct Parsed {
-    pub(crate) expression: IdedExpr,
+    pub(crate) expression: Arc<IdedExpr>,
     /// Places of nodes in the text.
     pub(crate) places: SourceInfo,
 }
@@ -60,6 +62,11 @@ impl Parsed {
     /// The text.
     pub fn source(&self) -> &str {
         &self.places.source
+    }
+
+    /// Steps of checking it once more, against another scope.
+    pub fn check_steps(&self) -> u64 {
+        steps(self.source()) / PARSES_PER_CHECK
     }
 }
 
@@ -84,7 +91,7 @@ pub fn parse(
         return Ok(Err(CompileError::plain("no thread can be made to parse a deep expression")));
     };
     Ok(match parsed {
-        Ok((expression, places)) => Ok(Parsed { expression, places }),
+        Ok((expression, places)) => Ok(Parsed { expression: Arc::new(expression), places }),
         Err(faults) => {
             let place = |number: isize| usize::try_from(number).unwrap_or(0);
             let faults = faults.errors.into_iter();

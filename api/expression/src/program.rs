@@ -12,7 +12,7 @@ use crate::check::{Checked, Name, check};
 use crate::compile::compile;
 use crate::cost::{Estimate, Sizes, estimate};
 use crate::error::{CompileError, EvaluationError};
-use crate::evaluate::{Budget, Limits, Run, evaluate};
+use crate::evaluate::{Budget, Lazies, Limits, Parts, Run, evaluate};
 use crate::parse::{Parsed, parse};
 use crate::pattern::PatternLimits;
 use crate::reads::reads;
@@ -24,7 +24,7 @@ use crate::value::Val;
 /// A checked expression, before its patterns are compiled.
 #[derive(Debug)]
 pub struct Ast {
-    parsed: Parsed,
+    parsed: Arc<Parsed>,
     checked: Checked,
     scope: Scope,
 }
@@ -37,7 +37,7 @@ pub struct Program {
     slots: usize,
     result: Type,
     source: Box<str>,
-    expression: IdedExpr,
+    expression: Arc<IdedExpr>,
 }
 
 impl fmt::Debug for Program {
@@ -57,15 +57,17 @@ impl Ast {
         scope: &Scope,
         charge: &mut dyn Charge,
     ) -> Result<Result<Ast, CompileError>, Exhausted> {
-        let parsed = match parse(source, scope.libraries(), charge)? {
-            Ok(parsed) => parsed,
-            Err(error) => return Ok(Err(error)),
-        };
-        let checked = match check(&parsed, scope) {
-            Ok(checked) => checked,
-            Err(error) => return Ok(Err(error)),
-        };
-        Ok(Ok(Ast { parsed, checked, scope: scope.clone() }))
+        let parsed = parse(source, scope.libraries(), charge)?;
+        Ok(parsed.and_then(|parsed| Ast::of(Arc::new(parsed), scope)))
+    }
+
+    /// Checks what was parsed before with the libraries of `scope`. The caller charges [`Parsed::check_steps`].
+    ///
+    /// # Errors
+    /// It does not pass the check.
+    pub fn of(parsed: Arc<Parsed>, scope: &Scope) -> Result<Ast, CompileError> {
+        let checked = check(&parsed, scope)?;
+        Ok(Ast { parsed, checked, scope: scope.clone() })
     }
 
     /// The type of the value.
@@ -98,7 +100,7 @@ impl Ast {
         let result = self.result().clone();
         let slots = self.checked.locals_max;
         let source = self.parsed.source().into();
-        let expression = self.parsed.expression;
+        let expression = Arc::clone(&self.parsed.expression);
         Ok(Program { root, patterns, variables: self.scope.variables(), slots, result, source, expression })
     }
 }
@@ -161,9 +163,27 @@ impl Program {
         limits: Limits,
         budget: &mut Budget,
     ) -> Result<Val<'v>, EvaluationError> {
+        let (value, (cost, steps), _) = self.run(variables, limits, None);
+        budget.spend(cost, steps);
+        value
+    }
+
+    /// The value, what it cost with its steps, and `lazies` as the evaluation left them.
+    pub(crate) fn run<'v>(
+        &'v self,
+        variables: &'v [Option<Val<'v>>],
+        limits: Limits,
+        lazies: Option<Lazies<'v>>,
+    ) -> (Result<Val<'v>, EvaluationError>, (u64, u64), Option<Lazies<'v>>) {
         let mut run = Run::new(variables, &*self.variables, &self.patterns, self.slots, limits);
-        let value = evaluate(&mut run, &self.root);
-        budget.spend(run.cost());
-        value.map_err(|failure| *failure)
+        run.lazies = lazies;
+        let value = evaluate(&mut run, &self.root).map_err(|failure| *failure);
+        (value, (run.cost(), run.steps()), run.lazies.take())
+    }
+
+    /// What an evaluation needs.
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        let (root, patterns) = (&self.root, &*self.patterns);
+        Parts { root, names: &*self.variables, patterns, slots: self.slots }
     }
 }

@@ -14,7 +14,7 @@ const TURNED_ON: &str = "--enable-admission-plugins";
 const TURNED_OFF: &str = "--disable-admission-plugins";
 
 /// Plugins of the reference that this server does not have: turning one off changes nothing, turning one on is refused.
-const ELSEWHERE: [&str; 10] = [
+const ELSEWHERE: [&str; 9] = [
     "ClusterTrustBundleAttest",
     "ImagePolicyWebhook",
     "JobValidation",
@@ -23,7 +23,6 @@ const ELSEWHERE: [&str; 10] = [
     "NodeDeclaredFeatureValidator",
     "PodGroupProtection",
     "PodGroupWorkloadExists",
-    "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",
 ];
 

@@ -7,8 +7,9 @@
 use smallvec::SmallVec;
 
 use super::Outcome;
+use super::lazy::Lazies;
 use crate::error::{EvaluationError, Failure};
-use crate::tree::Standing;
+use crate::tree::{Node, Standing};
 use crate::value::{Equality, Val, equal};
 
 /// Ticks of a step of [`crate::Allowance`].
@@ -16,7 +17,7 @@ const TICKS_PER_STEP: u64 = 4;
 /// Bytes that are copied, compared or searched in a tick.
 const BYTES_PER_TICK: u64 = 64;
 /// Bytes of what an evaluation makes, whether it is still used or not: ten times the largest object.
-const MADE_BYTES_MAX: usize = 32 << 20;
+pub(super) const MADE_BYTES_MAX: usize = 32 << 20;
 
 /// Bounds of one evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +44,13 @@ impl Limits {
 pub struct Budget {
     left: u64,
     is_exceeded: bool,
+    steps: u64,
 }
 
 impl Budget {
     /// So much cost.
     pub const fn of(cost: u64) -> Budget {
-        Budget { left: cost, is_exceeded: false }
+        Budget { left: cost, is_exceeded: false, steps: 0 }
     }
 
     /// A budget that is never exceeded, for places that bound single evaluations only.
@@ -64,10 +66,16 @@ impl Budget {
         self.is_exceeded
     }
 
-    /// Takes the cost of an evaluation that was made.
-    pub(crate) fn spend(&mut self, cost: u64) {
+    /// Steps of a tenth of a microsecond that the evaluations took so far, for callers that bound the time of several.
+    pub fn steps(self) -> u64 {
+        self.steps
+    }
+
+    /// Takes the cost and the steps of an evaluation that was made.
+    pub(crate) fn spend(&mut self, cost: u64, steps: u64) {
         self.is_exceeded |= cost > self.left;
         self.left = self.left.saturating_sub(cost);
+        self.steps = self.steps.saturating_add(steps);
     }
 }
 
@@ -90,6 +98,15 @@ impl VariableNames for NoNames {
     }
 }
 
+/// What an evaluation needs of a program.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'v> {
+    pub(crate) root: &'v Node,
+    pub(crate) names: &'v dyn VariableNames,
+    pub(crate) patterns: &'v [Standing],
+    pub(crate) slots: usize,
+}
+
 /// One evaluation.
 pub(crate) struct Run<'v> {
     pub(crate) variables: &'v [Option<Val<'v>>],
@@ -97,8 +114,10 @@ pub(crate) struct Run<'v> {
     pub(crate) patterns: &'v [Standing],
     /// Variables of loops and bindings.
     pub(crate) slots: SmallVec<[Outcome<'v>; 8]>,
+    /// Variables that are evaluated when they are read.
+    pub(crate) lazies: Option<Lazies<'v>>,
     cost: u64,
-    cost_max: u64,
+    limits: Limits,
     ticks_left: u64,
     pattern_steps_left: u64,
     made_bytes_left: usize,
@@ -117,8 +136,9 @@ impl<'v> Run<'v> {
             names,
             patterns,
             slots: (0..slots).map(|_| Ok(Val::Null)).collect(),
+            lazies: None,
             cost: 0,
-            cost_max: limits.cost,
+            limits,
             ticks_left: limits.steps.saturating_mul(TICKS_PER_STEP),
             pattern_steps_left: limits.pattern_steps,
             made_bytes_left: MADE_BYTES_MAX,
@@ -135,10 +155,30 @@ impl<'v> Run<'v> {
         self.cost
     }
 
+    /// The steps so far, those of patterns among them.
+    pub(crate) fn steps(&self) -> u64 {
+        let own = self.limits.steps.saturating_sub(self.ticks_left / TICKS_PER_STEP);
+        own.saturating_add(self.limits.pattern_steps.saturating_sub(self.pattern_steps_left))
+    }
+
+    /// The bounds.
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Bytes that may still be made.
+    pub(super) fn made_bytes_left(&self) -> usize {
+        self.made_bytes_left
+    }
+
+    pub(super) fn set_made_bytes_left(&mut self, bytes: usize) {
+        self.made_bytes_left = bytes;
+    }
+
     /// Adds cost.
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), Failure> {
         self.cost = self.cost.saturating_add(cost);
-        if self.cost > self.cost_max { Err(too_costly()) } else { Ok(()) }
+        if self.cost > self.limits.cost { Err(too_costly()) } else { Ok(()) }
     }
 
     /// Takes ticks.

@@ -4,6 +4,8 @@
 //! `default`, `enum`, the bounds of sizes, and the extensions for lists, embedded resources and int-or-string. A part that
 //! has no type of the language is not visible to expressions.
 
+use std::cell::Cell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use orch_schema::value::{Map, SmolStr, Value};
@@ -14,6 +16,9 @@ use super::{Declared, DeclaredField, Kind, ListShape, ObjectShape, Topology};
 
 /// Levels of a schema that are looked at. Deeper parts are not visible; the reference's largest schemas have thirty.
 const LEVELS_MAX: usize = 100;
+/// Bytes of the name of an object type, which is its path: those of parts with longer paths are numbers, since each of many
+/// parts would repeat the path around it.
+const NAME_BYTES_MAX: usize = 400;
 
 /// Names of the extensions, which have the brand's prefix.
 #[derive(Clone, Debug)]
@@ -46,7 +51,25 @@ impl Keywords {
 
     /// The declaration of the values of `schema`; `None` if they are not visible to expressions.
     pub fn declare(&self, schema: &Value, root: Root) -> Option<Arc<Declared>> {
-        self.node(schema, root, "self", LEVELS_MAX)
+        Walk { keywords: self, numbered: Cell::new(0) }.node(schema, root, "self", LEVELS_MAX)
+    }
+}
+
+/// The walk over one schema.
+struct Walk<'k> {
+    keywords: &'k Keywords,
+    /// Types whose names are numbers.
+    numbered: Cell<usize>,
+}
+
+impl Walk<'_> {
+    /// The name of the type of the part `step` of that with the name `path`.
+    fn below(&self, path: &str, step: &str) -> String {
+        if path.len() + step.len() < NAME_BYTES_MAX {
+            return format!("{path}.{step}");
+        }
+        self.numbered.set(self.numbered.get() + 1);
+        format!("self.@{}", self.numbered.get())
     }
 
     fn node(&self, schema: &Value, root: Root, path: &str, levels: usize) -> Option<Arc<Declared>> {
@@ -55,7 +78,7 @@ impl Keywords {
         let is_nullable = is_true(of, "nullable");
         let declared =
             |kind, bytes_min, size_max| Arc::new(Declared { kind, bytes_min, size_max, is_nullable });
-        if is_true(of, &self.int_or_string) {
+        if is_true(of, &self.keywords.int_or_string) {
             let size = characters_max(of).map_or(REQUEST_BYTES_MAX - 2, |most| most.saturating_mul(4));
             return Some(declared(Kind::IntOrString, 1, size));
         }
@@ -74,14 +97,14 @@ impl Keywords {
     }
 
     fn list(&self, of: &Map, path: &str, levels: usize) -> Option<(ListShape, u64)> {
-        let item = self.node(of.get("items")?, Root::Part, &format!("{path}.@idx"), levels)?;
+        let item = self.node(of.get("items")?, Root::Part, &self.below(path, "@idx"), levels)?;
         let fitting = (REQUEST_BYTES_MAX - 2) / item.bytes_min.saturating_add(1);
         let size = bound(of, "maxItems").unwrap_or(fitting);
-        let topology = match of.get(&self.list_type).and_then(Value::as_str) {
+        let topology = match of.get(&self.keywords.list_type).and_then(Value::as_str) {
             Some("set") => Topology::Set,
             Some("map") => {
-                let keys =
-                    of.get(&self.list_map_keys).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+                let keys = of.get(&self.keywords.list_map_keys).and_then(Value::as_array);
+                let keys = keys.map_or(&[][..], Vec::as_slice);
                 let keys = keys.iter().filter_map(Value::as_str).filter_map(escape);
                 Topology::Keyed(keys.map(String::into_boxed_str).collect())
             }
@@ -99,16 +122,16 @@ impl Keywords {
         declared: &dyn Fn(Kind, u64, u64) -> Arc<Declared>,
     ) -> Option<Arc<Declared>> {
         if let Some(values @ Value::Object(_)) = of.get("additionalProperties") {
-            let value = self.node(values, Root::Part, &format!("{path}.@elem"), levels)?;
+            let value = self.node(values, Root::Part, &self.below(path, "@elem"), levels)?;
             let fitting = (REQUEST_BYTES_MAX - 2) / value.bytes_min.saturating_add(6);
             let size = bound(of, "maxProperties").unwrap_or(fitting);
             return Some(declared(Kind::Map(value), 2, size));
         }
-        let is_resource = root == Root::Resource || is_true(of, &self.embedded_resource);
+        let is_resource = root == Root::Resource || is_true(of, &self.keywords.embedded_resource);
         let empty = Map::new();
         let properties = of.get("properties").and_then(Value::as_object).unwrap_or(&empty);
         let required = of.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let required: std::collections::HashSet<&str> = required.iter().filter_map(Value::as_str).collect();
+        let required: HashSet<&str> = required.iter().filter_map(Value::as_str).collect();
         let mut fields = Vec::new();
         let mut bytes_min = 2_u64;
         let mut add = |name: &str, field: Arc<Declared>, has_default: bool| {
@@ -125,7 +148,7 @@ impl Keywords {
             if is_resource && matches!(&**name, "apiVersion" | "kind" | "metadata") {
                 continue;
             }
-            let below = escape(name).map_or_else(String::new, |escaped| format!("{path}.{escaped}"));
+            let below = escape(name).map_or_else(String::new, |escaped| self.below(path, &escaped));
             let Some(field) = self.node(property, Root::Part, &below, levels) else { continue };
             add(name, field, property.get("default").is_some_and(|default| !default.is_null()));
         }
@@ -133,7 +156,7 @@ impl Keywords {
             let text = || plain(Kind::Text, 2, REQUEST_BYTES_MAX - 2);
             add("apiVersion", text(), false);
             add("kind", text(), false);
-            add("metadata", metadata(path), false);
+            add("metadata", metadata(&self.below(path, "metadata")), false);
         }
         fields.sort_by(|one, other| one.name.cmp(&other.name));
         let shape = ObjectShape { name: path.into(), fields: fields.into() };
@@ -145,17 +168,14 @@ fn plain(kind: Kind, bytes_min: u64, size_max: u64) -> Arc<Declared> {
     Arc::new(Declared { kind, bytes_min, size_max, is_nullable: false })
 }
 
-/// What an expression sees of an object's metadata.
-fn metadata(path: &str) -> Arc<Declared> {
+/// What an expression sees of an object's metadata. `name`: that of their type.
+fn metadata(name: &str) -> Arc<Declared> {
     let field = |name: &str| DeclaredField {
         name: name.into(),
         property: SmolStr::from(name),
         declared: plain(Kind::Text, 2, REQUEST_BYTES_MAX - 2),
     };
-    let shape = ObjectShape {
-        name: format!("{path}.metadata").into(),
-        fields: Box::new([field("generateName"), field("name")]),
-    };
+    let shape = ObjectShape { name: name.into(), fields: Box::new([field("generateName"), field("name")]) };
     plain(Kind::Object(shape), 2, 0)
 }
 

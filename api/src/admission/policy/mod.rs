@@ -1,0 +1,43 @@
+//! Admission policies: rules in expressions, which clients store, over the writes that they match.
+//!
+//! Owns the way from stored policies and bindings to what they say of a write: which policies a write meets ([`prepared`],
+//! [`matching`]), the versions of its objects ([`versions`]), parameters ([`params`]), answers to questions about rights
+//! ([`rights`]), and what follows from a violation ([`validating`], [`refusal`]). The expressions themselves, their order and
+//! their texts are `orch_rules::expression::policy`'s.
+//!
+//!     a write -> looked up by its resource -> selectors and rules -> parameters -> evaluated -> deny, warn, audit
+//!
+//! Policies are prepared as a derived value ([0022](../../../../docs/decisions/0022-derived-values-are-brought-up-by-who-asks.md)):
+//! one is in force with the next request on the node that acknowledged it. Its expressions are compiled by the first
+//! request that it matches ([0049](../../../../docs/decisions/0049-policies-compile-where-they-are-first-met.md)).
+//!
+//! Invariant: a write that no policy names costs two look-ups, and allocates nothing.
+
+mod asked;
+mod matching;
+mod params;
+mod prepared;
+mod refusal;
+mod rights;
+#[cfg(test)]
+mod tests;
+mod validating;
+mod versions;
+mod write;
+
+pub(super) use self::validating::ValidatingAdmissionPolicy;
+use super::Attributes;
+
+/// Storage resources of policies and bindings, whose own writes no policy judges: one could not be removed any more.
+const UNJUDGED: [&str; 4] = [
+    "validatingadmissionpolicies.admissionregistration",
+    "validatingadmissionpolicybindings.admissionregistration",
+    "mutatingadmissionpolicies.admissionregistration",
+    "mutatingadmissionpolicybindings.admissionregistration",
+];
+
+/// Whether policies are asked about the write: not about policies, nor about reviews, which are not stored.
+fn is_judged(attributes: &Attributes<'_>) -> bool {
+    // few: four kinds.
+    attributes.resource.review.is_none() && !UNJUDGED.contains(&&*attributes.resource.storage)
+}

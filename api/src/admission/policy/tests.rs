@@ -1,0 +1,1 @@
+//! Policies over stored objects, in memory.
