@@ -169,10 +169,11 @@ impl<S: Store> Pipeline<S> {
                 validate_object_meta(metadata, resource.namespaced, NameRule::PathSegment, &path);
             errors.extend(validate_object_meta_update(metadata, before, &path));
             errors.extend(unmet.clone());
-            errors.extend(resource.strategy.validate_update(&self.context(request, now), old, new));
+            errors.append(resource.strategy.validate_update(&self.context(request, now), old, new));
             errors
         };
-        let errors = validate(new);
+        let mut errors = validate(new);
+        request.exchange.warn(errors.take_warnings());
         if errors.is_empty() {
             return Ok(());
         }

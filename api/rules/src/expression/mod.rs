@@ -11,10 +11,10 @@ mod selector;
 mod value;
 
 pub use orch_expression::{
-    Allowance, Charge, DeviceBounds, Exhausted, ObjectTable, Pattern, PatternError, PatternLimits, Scope,
-    Type, letters_and_signs,
+    Allowance, Budget, Charge, DeviceBounds, Exhausted, ObjectTable, Pattern, PatternError, PatternLimits,
+    Scope, Type, letters_and_signs,
 };
-use orch_expression::{Ast, Budget, Limits, Program, Val};
+use orch_expression::{Ast, Limits, Program, Val};
 
 pub use self::selector::{
     DEVICE_SELECTOR_BYTES_MAX, DEVICE_SELECTOR_STEPS_MAX, DeviceSelector, OBJECT_COMPILE_STEPS_MAX,

@@ -16,9 +16,13 @@ pub const ERRORS_SHOWN_MAX: usize = 100;
 /// Errors that are kept: one more than are shown, which tells that there are more.
 const ERRORS_KEPT_MAX: usize = ERRORS_SHOWN_MAX + 1;
 
-/// Errors in the order in which they were found, the first [`ERRORS_SHOWN_MAX`] and one that stands for the rest.
+/// Errors in the order in which they were found, the first [`ERRORS_SHOWN_MAX`] and one that stands for the rest, and warnings:
+/// faults for which the object is not refused, since it had them before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldErrors(Vec<FieldError>);
+pub struct FieldErrors {
+    errors: Vec<FieldError>,
+    warnings: Vec<String>,
+}
 
 impl FieldErrors {
     /// An empty list.
@@ -29,23 +33,39 @@ impl FieldErrors {
     /// Adds an error, unless the list is full.
     pub fn push(&mut self, error: FieldError) {
         if !self.is_full() {
-            self.0.push(error);
+            self.errors.push(error);
         }
+    }
+
+    /// Adds warnings, which the caller has bounded.
+    pub fn warn(&mut self, warnings: Vec<String>) {
+        self.warnings.extend(warnings);
+    }
+
+    /// Adds the errors and the warnings of another check.
+    pub fn append(&mut self, mut other: FieldErrors) {
+        self.warn(std::mem::take(&mut other.warnings));
+        self.extend(other);
+    }
+
+    /// Takes the warnings.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
     }
 
     /// Whether further errors are dropped, so that loops over a client's input may end.
     pub fn is_full(&self) -> bool {
-        self.0.len() >= ERRORS_KEPT_MAX
+        self.errors.len() >= ERRORS_KEPT_MAX
     }
 
     /// The errors that an answer names.
     pub fn shown(&self) -> &[FieldError] {
-        &self.0[..self.0.len().min(ERRORS_SHOWN_MAX)]
+        &self.errors[..self.errors.len().min(ERRORS_SHOWN_MAX)]
     }
 
     /// Whether there are more errors than an answer names.
     pub fn has_more(&self) -> bool {
-        self.0.len() > ERRORS_SHOWN_MAX
+        self.errors.len() > ERRORS_SHOWN_MAX
     }
 }
 
@@ -53,21 +73,21 @@ impl Deref for FieldErrors {
     type Target = [FieldError];
 
     fn deref(&self) -> &[FieldError] {
-        &self.0
+        &self.errors
     }
 }
 
 impl From<FieldError> for FieldErrors {
     fn from(error: FieldError) -> Self {
-        FieldErrors(vec![error])
+        FieldErrors { errors: vec![error], warnings: Vec::new() }
     }
 }
 
 impl Extend<FieldError> for FieldErrors {
     // Ends the iterator early: the errors of further checks would be dropped.
     fn extend<T: IntoIterator<Item = FieldError>>(&mut self, errors: T) {
-        let room = ERRORS_KEPT_MAX - self.0.len();
-        self.0.extend(errors.into_iter().take(room));
+        let room = ERRORS_KEPT_MAX - self.errors.len();
+        self.errors.extend(errors.into_iter().take(room));
     }
 }
 
@@ -84,7 +104,7 @@ impl IntoIterator for FieldErrors {
     type IntoIter = std::vec::IntoIter<FieldError>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+        self.errors.into_iter()
     }
 }
 
@@ -93,7 +113,7 @@ impl<'e> IntoIterator for &'e FieldErrors {
     type IntoIter = std::slice::Iter<'e, FieldError>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
+        self.errors.iter()
     }
 }
 

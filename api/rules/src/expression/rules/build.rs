@@ -1,134 +1,207 @@
-//! From a schema to its rules.
+//! From a schema to its parts with rules.
 //!
 //! Owns the walk over the structural part of a schema, with what each rule's place says: the types of `self` and `oldSelf`,
-//! how often the part may be there, and whether its old value can be found.
+//! how often the part may be there, and whether its old value can be found. Invariant: a path is made for parts with rules
+//! only, since a path may be as long as the schema is deep, times the longest name.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use orch_expression::environments::{OldSelf, rule_scope};
-use orch_expression::schema::{Cardinality, Declared, Keywords, Root, SchemaSizes, SchemaTypes};
-use orch_expression::{Ast, CompileError, Program, Type};
+use orch_expression::schema::{Cardinality, Declared, Keywords, Root, SchemaTypes};
 use orch_proto::Brand;
 use orch_schema::value::{SmolStr, Value};
 
-use super::definition::Report;
-use super::{Children, Node, OldUse, PATTERNS, Reason, Rule, field_path};
-use crate::expression::{Charge, Exhausted};
+use super::compile::Texts;
+use super::{Children, Node, Reason, Rule, SchemaRules, field_path};
+use crate::expression::Exhausted;
 use crate::validate::Path;
 use crate::validate::tree::Tree;
 
 /// Levels of a schema that are walked, as for the types of the language.
 const LEVELS_MAX: usize = 100;
 
-pub(super) struct Builder<'b> {
-    brand: &'static Brand,
+/// Takes the rules of each part.
+pub(super) trait Visitor {
+    /// The rules at `place`, as the tree has them; none of a visitor that needs no tree.
+    ///
+    /// # Errors
+    /// The steps are not left: the walk ends.
+    fn rules(&mut self, rules: &[Value], seen: &Seen, place: &Place<'_>) -> Result<Vec<Rule>, Exhausted>;
+}
+
+/// What expressions at a part see.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    /// The declaration of `self`; `None` of a part without a type of the language.
+    pub(super) declared: Option<Arc<Declared>>,
+    /// The object types in it.
+    pub(super) types: Arc<SchemaTypes>,
+}
+
+impl Seen {
+    /// A part that is declared on its own.
+    fn of(declared: Option<Arc<Declared>>) -> Seen {
+        let types = declared.as_ref().map(SchemaTypes::of).unwrap_or_default();
+        Seen { declared, types: Arc::new(types) }
+    }
+}
+
+/// Where a part of a schema stands.
+pub(super) struct Place<'p> {
+    step: Step<'p>,
+    pub(super) cardinality: Cardinality,
+    /// The list around, in which old values cannot be found.
+    pub(super) uncorrelatable: Option<&'p Place<'p>>,
+    levels: usize,
+}
+
+/// The way from the part around.
+enum Step<'p> {
+    /// The whole schema has this path.
+    Root(&'p Path),
+    Property(&'p Place<'p>, &'p str),
+    Items(&'p Place<'p>),
+    Values(&'p Place<'p>),
+}
+
+impl Place<'_> {
+    /// The path in errors of definitions.
+    pub(super) fn path(&self) -> Path {
+        match self.step {
+            Step::Root(path) => path.clone(),
+            Step::Property(around, name) => around.path().child("properties").key(name),
+            Step::Items(around) => around.path().child("items"),
+            Step::Values(around) => around.path().child("additionalProperties"),
+        }
+    }
+}
+
+/// A walk over one schema.
+pub(super) struct Walk<'w> {
     keywords: Keywords,
     names: Names,
-    charge: &'b mut dyn Charge,
-    report: Option<&'b mut Report>,
-    types: Arc<SchemaTypes>,
+    visitor: &'w mut dyn Visitor,
 }
 
 /// Names of the extensions that are read here.
-struct Names {
-    validations: String,
+pub(super) struct Names {
+    pub(super) validations: String,
     list_type: String,
     list_map_keys: String,
 }
 
-/// Where a part of a schema stands.
-#[derive(Clone)]
-struct Place {
-    path: Path,
-    cardinality: Cardinality,
-    /// The list in which old values cannot be found.
-    uncorrelatable: Option<Path>,
-    levels: usize,
-}
-
-/// The parts of a compiled rule that a definition is judged by.
-pub(super) struct Compiled {
-    pub(super) rule: Result<Program, String>,
-    pub(super) message: Option<Result<Program, String>>,
-    pub(super) rule_cost: u64,
-    pub(super) message_cost: u64,
-    pub(super) uses_old: bool,
-}
-
-impl<'b> Builder<'b> {
-    pub(super) fn new(
-        brand: &'static Brand,
-        charge: &'b mut dyn Charge,
-        report: Option<&'b mut Report>,
-    ) -> Builder<'b> {
+impl Names {
+    pub(super) fn of(brand: &Brand) -> Names {
         let name = |stem: &str| format!("{}{stem}", brand.extension_prefix);
-        let names = Names {
+        Names {
             validations: name("validations"),
             list_type: name("list-type"),
             list_map_keys: name("list-map-keys"),
-        };
+        }
+    }
+
+    /// Whether a part of `schema` has rules.
+    pub(super) fn any_rules(&self, schema: &Value, levels: usize) -> bool {
+        let Some(levels) = levels.checked_sub(1) else { return false };
+        let below = |name: &str| schema.at(name).is_object() && self.any_rules(schema.at(name), levels);
+        let mut properties = schema.at("properties").as_object().into_iter().flatten();
+        !schema.items(&self.validations).is_empty()
+            || below("items")
+            || below("additionalProperties")
+            // once: each property is looked at once.
+            || properties.any(|(_, property)| self.any_rules(property, levels))
+    }
+}
+
+/// What a walk over a schema begins with.
+pub(super) struct Plan {
+    seen: Seen,
+    keywords: Keywords,
+    names: Names,
+}
+
+impl Plan {
+    /// The plan for `schema`, the whole schema of a version; `None` if it has no rules.
+    pub(super) fn of(schema: &Value, brand: &Brand) -> Option<Plan> {
+        let names = Names::of(brand);
+        if !names.any_rules(schema, LEVELS_MAX) {
+            return None;
+        }
         let keywords = Keywords::with_prefix(brand.extension_prefix);
-        Builder { brand, keywords, names, charge, report, types: Arc::default() }
+        let seen = Seen::of(keywords.declare(schema, Root::Resource));
+        Some(Plan { seen, keywords, names })
     }
 
-    /// The node of a whole schema.
-    pub(super) fn whole(mut self, schema: &Value) -> Result<Option<Node>, Exhausted> {
-        let declared = self.keywords.declare(schema, Root::Resource);
-        self.types = Arc::new(declared.as_ref().map(SchemaTypes::of).unwrap_or_default());
-        let path = self.report.as_ref().map_or_else(Path::default, |report| report.path.clone());
-        let place = Place { path, cardinality: Cardinality::ROOT, uncorrelatable: None, levels: LEVELS_MAX };
-        self.node(schema, declared, &place)
-    }
-
-    fn node(
-        &mut self,
+    /// Walks over `schema`, whose path is `path`.
+    ///
+    /// # Errors
+    /// The visitor ended the walk.
+    pub(super) fn walk(
+        self,
         schema: &Value,
-        declared: Option<Arc<Declared>>,
-        place: &Place,
+        path: &Path,
+        visitor: &mut dyn Visitor,
     ) -> Result<Option<Node>, Exhausted> {
+        let place = Place {
+            step: Step::Root(path),
+            cardinality: Cardinality::ROOT,
+            uncorrelatable: None,
+            levels: LEVELS_MAX,
+        };
+        let Plan { seen, keywords, names } = self;
+        Walk { keywords, names, visitor }.node(schema, seen, &place)
+    }
+}
+
+impl Walk<'_> {
+    fn node(&mut self, schema: &Value, seen: Seen, place: &Place<'_>) -> Result<Option<Node>, Exhausted> {
         let Some(levels) = place.levels.checked_sub(1) else { return Ok(None) };
-        let place = &Place { levels, ..place.clone() };
-        let rules = self.rules(schema, declared.as_ref(), place)?;
-        let children = self.children(schema, declared.as_ref(), place)?;
+        let rules = match schema.items(&self.names.validations) {
+            [] => Vec::new(),
+            rules => self.visitor.rules(rules, &seen, place)?,
+        };
+        let children = self.children(schema, &seen, place, levels)?;
         if rules.is_empty() && matches!(children, Children::None) {
             return Ok(None);
         }
         let type_name = schema.text("type").into();
-        Ok(Some(Node { type_name, declared, rules: rules.into(), children }))
+        Ok(Some(Node { type_name, seen, rules: rules.into(), children }))
     }
 
-    /// The declaration of a part, on its own where the one around does not show it.
-    fn declared(&self, schema: &Value, shown: Option<&Arc<Declared>>) -> Option<Arc<Declared>> {
-        shown.cloned().or_else(|| self.keywords.declare(schema, Root::Part))
+    /// A part of `around`, declared on its own where that does not show it.
+    fn part(&self, schema: &Value, shown: Option<&Arc<Declared>>, around: &Seen) -> Seen {
+        match shown {
+            Some(declared) => Seen { declared: Some(declared.clone()), types: around.types.clone() },
+            None => Seen::of(self.keywords.declare(schema, Root::Part)),
+        }
     }
 
     fn children(
         &mut self,
         schema: &Value,
-        declared: Option<&Arc<Declared>>,
-        place: &Place,
+        seen: &Seen,
+        place: &Place<'_>,
+        levels: usize,
     ) -> Result<Children, Exhausted> {
+        let declared = seen.declared.as_ref();
         let element = declared.and_then(|declared| declared.element());
         if schema.at("items").is_object() {
-            return self.items(schema, element, place);
+            return self.items(schema, (seen, element), place, levels);
         }
+        let (cardinality, uncorrelatable) = (place.cardinality, place.uncorrelatable);
         if schema.at("additionalProperties").is_object() {
             let values = schema.at("additionalProperties");
-            let place = Place {
-                path: place.path.child("additionalProperties"),
-                cardinality: place.cardinality.of_element(bound(schema, "maxProperties")),
-                ..place.clone()
-            };
-            let declared = self.declared(values, element);
-            let node = self.node(values, declared, &place)?;
+            let cardinality = cardinality.of_element(bound(schema, "maxProperties"));
+            let place = Place { step: Step::Values(place), cardinality, uncorrelatable, levels };
+            let part = self.part(values, element, seen);
+            let node = self.node(values, part, &place)?;
             return Ok(node.map_or(Children::None, |node| Children::Values(Box::new(node))));
         }
         let mut nodes = Vec::new();
         for (name, property) in schema.at("properties").as_object().into_iter().flatten() {
             let shown = declared.and_then(|declared| declared.property(name));
-            let place = Place { path: place.path.child("properties").key(name), ..place.clone() };
-            let declared = self.declared(property, shown);
-            if let Some(node) = self.node(property, declared, &place)? {
+            let place = Place { step: Step::Property(place, name), cardinality, uncorrelatable, levels };
+            let part = self.part(property, shown, seen);
+            if let Some(node) = self.node(property, part, &place)? {
                 nodes.push((name.clone(), node));
             }
         }
@@ -139,132 +212,81 @@ impl<'b> Builder<'b> {
     fn items(
         &mut self,
         schema: &Value,
-        element: Option<&Arc<Declared>>,
-        place: &Place,
+        (seen, element): (&Seen, Option<&Arc<Declared>>),
+        place: &Place<'_>,
+        levels: usize,
     ) -> Result<Children, Exhausted> {
         let keys = (schema.text(&self.names.list_type) == "map").then(|| {
             let keys = schema.items(&self.names.list_map_keys).iter();
             keys.filter_map(Value::as_str).map(SmolStr::from).collect::<Box<[SmolStr]>>()
         });
-        let uncorrelatable = place.uncorrelatable.clone();
         let place = Place {
-            path: place.path.child("items"),
+            step: Step::Items(place),
             cardinality: place.cardinality.of_element(bound(schema, "maxItems")),
-            uncorrelatable: uncorrelatable.or_else(|| keys.is_none().then(|| place.path.clone())),
-            ..place.clone()
+            uncorrelatable: place.uncorrelatable.or_else(|| keys.is_none().then_some(place)),
+            levels,
         };
         let items = schema.at("items");
-        let declared = self.declared(items, element);
-        let node = self.node(items, declared, &place)?;
+        let part = self.part(items, element, seen);
+        let node = self.node(items, part, &place)?;
         Ok(node.map_or(Children::None, |node| Children::Items(Box::new(node), keys)))
     }
-
-    fn rules(
-        &mut self,
-        schema: &Value,
-        declared: Option<&Arc<Declared>>,
-        place: &Place,
-    ) -> Result<Vec<Rule>, Exhausted> {
-        let path = place.path.child(&self.names.validations);
-        let mut rules = Vec::new();
-        for (at, rule) in schema.items(&self.names.validations).iter().enumerate() {
-            // A rule without a text is refused with the definition.
-            if rule.text("rule").trim().is_empty() {
-                continue;
-            }
-            let compiled = self.compile(rule, declared, place)?;
-            if let Some(report) = &mut self.report {
-                report.judge(rule, &compiled, &path.index(at), place.uncorrelatable.as_ref());
-                continue;
-            }
-            rules.push(Builder::rule(rule, compiled));
-        }
-        // A report is about rules; it needs no programs.
-        Ok(rules)
-    }
-
-    fn compile(
-        &mut self,
-        rule: &Value,
-        declared: Option<&Arc<Declared>>,
-        place: &Place,
-    ) -> Result<Compiled, Exhausted> {
-        let refused = |reason: String| Compiled {
-            rule: Err(reason),
-            message: None,
-            rule_cost: 0,
-            message_cost: 0,
-            uses_old: false,
-        };
-        let Some(declared) = declared else {
-            return Ok(refused("the type of the schema has no rules".to_owned()));
-        };
-        let old = if rule.flag("optionalOldSelf") { OldSelf::Optional } else { OldSelf::Value };
-        let scope = rule_scope(&self.types, declared, old, self.brand.name);
-        let mut check = |text: &str| Ast::check(text, &scope, &mut *self.charge);
-        let sizes = SchemaSizes(declared);
-        let ast = match check(rule.text("rule"))? {
-            Ok(ast) => ast,
-            Err(error) => return Ok(refused(failed(&error))),
-        };
-        let uses_old = ast.names_variable("oldSelf");
-        let rule_cost = ast.estimate(&sizes).max.saturating_mul(place.cardinality.times(declared));
-        let expression = rule.text("messageExpression");
-        let message = if expression.trim().is_empty() { None } else { Some(check(expression)?) };
-        let message_cost = match &message {
-            Some(Ok(message)) => message.estimate(&sizes).max,
-            _ => 0,
-        };
-        let message = match message {
-            None => None,
-            Some(Ok(ast)) if *ast.result() == Type::String => {
-                let program = self.program(ast)?;
-                Some(program.map_err(|reason| format!("messageExpression {reason}")))
-            }
-            Some(Ok(_)) => Some(Err("messageExpression must evaluate to a string".to_owned())),
-            Some(Err(error)) => Some(Err(format!("messageExpression {}", failed(&error)))),
-        };
-        let rule = match *ast.result() {
-            Type::Bool => self.program(ast)?,
-            _ => Err("cel expression must evaluate to a bool".to_owned()),
-        };
-        Ok(Compiled { rule, message, rule_cost, message_cost, uses_old })
-    }
-
-    fn rule(rule: &Value, compiled: Compiled) -> Rule {
-        let message_program = compiled.message.and_then(Result::ok);
-        let old = match (compiled.uses_old, rule.flag("optionalOldSelf")) {
-            (false, _) => OldUse::Never,
-            (true, false) => OldUse::Required,
-            (true, true) => OldUse::Optional,
-        };
-        Rule {
-            text: rule.text("rule").trim().into(),
-            message: rule.text("message").trim().into(),
-            program: compiled.rule,
-            message_program,
-            reason: Reason::of(rule.at("reason").as_str()),
-            field_path: field_path::normalized(rule.text("fieldPath")).into(),
-            old,
-        }
-    }
-
-    fn program(&mut self, ast: Ast) -> Result<Result<Program, String>, Exhausted> {
-        let program = ast.program(PATTERNS, &mut *self.charge)?;
-        Ok(match program.pattern_fault() {
-            Some(fault) => Err(failed(&fault)),
-            None => Ok(program),
-        })
-    }
-}
-
-/// The text of a fault of compiling.
-fn failed(error: &CompileError) -> String {
-    format!("compilation failed: {error}")
 }
 
 /// A bound of a schema; negative ones count as zero.
 fn bound(schema: &Value, name: &str) -> Option<u64> {
     let bound = schema.at(name).as_i64()?;
     Some(u64::try_from(bound).unwrap_or(0))
+}
+
+/// Keeps the rules.
+struct Keep;
+
+impl Visitor for Keep {
+    fn rules(&mut self, rules: &[Value], _seen: &Seen, _place: &Place<'_>) -> Result<Vec<Rule>, Exhausted> {
+        // A rule without a text is refused with the definition.
+        Ok(rules.iter().filter(|rule| !rule.text("rule").trim().is_empty()).map(Rule::of).collect())
+    }
+}
+
+impl Rule {
+    fn of(rule: &Value) -> Rule {
+        Rule {
+            text: rule.text("rule").trim().into(),
+            message: rule.text("message").trim().into(),
+            message_expression: rule.text("messageExpression").into(),
+            reason: Reason::of(rule.at("reason").as_str()),
+            field_path: field_path::normalized(rule.text("fieldPath")).into(),
+            has_optional_old: rule.flag("optionalOldSelf"),
+            compiled: OnceLock::new(),
+        }
+    }
+}
+
+impl<'r> Texts<'r> {
+    /// The texts of `rule`, as the schema has it.
+    pub(super) fn of(rule: &'r Value) -> Texts<'r> {
+        let has_optional_old = rule.flag("optionalOldSelf");
+        Texts { rule: rule.text("rule"), message: rule.text("messageExpression"), has_optional_old }
+    }
+}
+
+/// The rules of a whole schema.
+pub(super) fn rules_of(schema: &Value, brand: &'static Brand) -> SchemaRules {
+    let Some(plan) = Plan::of(schema, brand) else {
+        return SchemaRules { root: None, brand, reads_head: false };
+    };
+    // The visitor never ends the walk.
+    let root = plan.walk(schema, &Path::default(), &mut Keep).unwrap_or_default();
+    let own = root.as_ref().map(|root| &*root.rules).unwrap_or_default();
+    let names_head = |text: &str| text.contains("apiVersion") || text.contains("kind");
+    let properties = match root.as_ref().map(|root| &root.children) {
+        Some(Children::Properties(nodes)) => &nodes[..],
+        _ => &[],
+    };
+    // once: the rules of the whole object, and its properties.
+    let reads_head = own.iter().any(|rule| names_head(&rule.text) || names_head(&rule.message_expression))
+        // once: as above.
+        || properties.iter().any(|(name, _)| matches!(&**name, "apiVersion" | "kind"));
+    SchemaRules { root, brand, reads_head }
 }

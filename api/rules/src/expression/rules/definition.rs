@@ -8,7 +8,9 @@ use std::fmt::Write;
 use orch_proto::Brand;
 use orch_schema::value::Value;
 
-use super::build::{Builder, Compiled};
+use super::Rule;
+use super::build::{Place, Plan, Seen, Visitor};
+use super::compile::{Compiler, Outcome, Texts};
 use crate::expression::{Charge, Exhausted};
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors, Path};
@@ -25,8 +27,10 @@ const COSTLY_MIN: u64 = 1_000_000;
 const ADVICE: &str = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)";
 
 /// What a definition is told about its rules.
-pub(super) struct Report {
-    pub(super) path: Path,
+struct Report<'r> {
+    path: &'r Path,
+    validations: String,
+    compiler: Compiler<'r>,
     errors: FieldErrors,
     total: u64,
     /// The dearest rules with their costs, the dearest first.
@@ -43,21 +47,38 @@ pub fn check_rules(
     brand: &'static Brand,
     charge: &mut dyn Charge,
 ) -> Result<FieldErrors, Exhausted> {
-    let (errors, costly) = (FieldErrors::new(), Vec::new());
-    let mut report = Report { path: path.clone(), errors, total: 0, costly };
-    Builder::new(brand, charge, Some(&mut report)).whole(schema)?;
+    let Some(plan) = Plan::of(schema, brand) else { return Ok(FieldErrors::new()) };
+    let mut report = Report {
+        path,
+        validations: format!("{}validations", brand.extension_prefix),
+        compiler: Compiler::new(brand.name, charge),
+        errors: FieldErrors::new(),
+        total: 0,
+        costly: Vec::new(),
+    };
+    plan.walk(schema, path, &mut report)?;
     Ok(report.finished(brand))
 }
 
-impl Report {
+impl Visitor for Report<'_> {
+    fn rules(&mut self, rules: &[Value], seen: &Seen, place: &Place<'_>) -> Result<Vec<Rule>, Exhausted> {
+        // Paths are made once for each part with rules.
+        let path = place.path().child(&self.validations);
+        for (at, rule) in rules.iter().enumerate() {
+            // A rule without a text is refused with the definition.
+            if rule.text("rule").trim().is_empty() {
+                continue;
+            }
+            let compiled = self.compiler.compile(Texts::of(rule), seen, place.cardinality)?;
+            self.judge(rule, &compiled, &path.index(at), place.uncorrelatable);
+        }
+        Ok(Vec::new())
+    }
+}
+
+impl Report<'_> {
     /// Adds the errors of one rule.
-    pub(super) fn judge(
-        &mut self,
-        rule: &Value,
-        compiled: &Compiled,
-        path: &Path,
-        uncorrelatable: Option<&Path>,
-    ) {
+    fn judge(&mut self, rule: &Value, compiled: &Outcome, path: &Path, uncorrelatable: Option<&Place<'_>>) {
         self.add_cost(compiled.rule_cost, &path.child("rule"), "rule");
         self.judge_cost(compiled.rule_cost, &path.child("rule"), "rule");
         if let Err(reason) = &compiled.rule {
@@ -75,8 +96,15 @@ impl Report {
         self.errors.push(error);
     }
 
-    fn judge_old(&mut self, rule: &Value, compiled: &Compiled, path: &Path, uncorrelatable: Option<&Path>) {
+    fn judge_old(
+        &mut self,
+        rule: &Value,
+        compiled: &Outcome,
+        path: &Path,
+        uncorrelatable: Option<&Place<'_>>,
+    ) {
         if let (true, Some(within)) = (compiled.uses_old, uncorrelatable) {
+            let within = within.path();
             let reason =
                 format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {within}");
             self.push(FieldError::invalid_str(path.child("rule"), rule.text("rule"), &reason));

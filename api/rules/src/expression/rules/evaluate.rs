@@ -4,16 +4,25 @@
 //! (vectors/cel). Old values are found by the names of properties, the keys of maps, and the key properties of lists; an
 //! item of another list has none. A part that is as it was may break a rule that is no transition rule: that is a warning.
 
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+use orch_expression::schema::Declared;
 use orch_expression::{Budget, EvaluationError, Limits, Program, Val};
+use orch_proto::Brand;
+use orch_schema::budget::count_steps;
 use orch_schema::value::{Map, SmolStr, Value};
 
-use super::{Children, Node, OldUse, Reason, Rule, SchemaRules};
+use super::{Children, Compiled, Node, OldUse, Reason, Rule, SchemaRules};
+use crate::validate::errors::ERRORS_SHOWN_MAX;
 use crate::validate::{FieldError, FieldErrorKind, FieldErrors, Path};
 
 /// Cost that all rules of an object may have together. The reference's.
 pub const RULES_COST_MAX: u64 = 10_000_000;
 /// Bytes of a message that an expression makes; a longer one is not used. The reference's.
 const MESSAGE_BYTES_MAX: usize = 5120;
+/// Steps of a request's budget for each step of an evaluation.
+const REQUEST_STEPS_PER_STEP: u64 = 3;
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 const MESSAGE_OUT_OF_BUDGET: &str = "messageExpression evaluation failed due to running out of cost budget, no further \
@@ -31,107 +40,213 @@ pub struct Verdict {
 }
 
 impl SchemaRules {
-    /// Evaluates the rules over `new`, whose shape was checked, and the object before it. The cost is taken from `budget`.
-    pub fn validate(&self, new: &Value, old: Option<&Value>, budget: &mut Budget) -> Verdict {
-        let mut walk = Walk { verdict: Verdict::default(), budget, has_ended: false };
-        if let Some(root) = &self.root {
-            let place = Place { path: None, old, unchanged: old.map(|old| (new, old)), is_head: false };
-            walk.node(root, new, &place);
-        }
+    /// Evaluates the rules over `new`, whose shape was checked, and the object before it. `head`: `apiVersion` and `kind`, where
+    /// they are not among its members. The cost is taken from `budget`, and the time from the request that the thread works
+    /// for: of a request that was stopped, the verdict is not whole.
+    pub fn validate(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        head: Option<&(Value, Value)>,
+        budget: &mut Budget,
+    ) -> Verdict {
+        let Some(root) = &self.root else { return Verdict::default() };
+        let head = head.filter(|_| self.reads_head);
+        let headed = head.map(|head| (with_head(new, head), old.map(|old| with_head(old, head))));
+        let (new, old) = match &headed {
+            Some((new, old)) => (new, old.as_ref()),
+            None => (new, old),
+        };
+        let mut walk = Walk::new(self.brand, budget);
+        walk.node(root, new, &Place::of(Step::Root, new, old, None));
         walk.verdict
+    }
+
+    /// The part that is the whole.
+    pub fn whole(&self) -> Option<RulePart<'_>> {
+        self.root.as_ref().map(|node| RulePart { node, brand: self.brand })
     }
 }
 
+/// A part of a schema with rules in it, for values that stand in the schema itself.
+#[derive(Clone, Copy, Debug)]
+pub struct RulePart<'r> {
+    node: &'r Node,
+    brand: &'static Brand,
+}
+
+impl<'r> RulePart<'r> {
+    /// The property `name`.
+    pub fn property(self, name: &str) -> Option<RulePart<'r>> {
+        let Children::Properties(nodes) = &self.node.children else { return None };
+        let at = nodes.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
+        Some(RulePart { node: &nodes[at].1, ..self })
+    }
+
+    /// The items of a list.
+    pub fn items(self) -> Option<RulePart<'r>> {
+        let Children::Items(node, _) = &self.node.children else { return None };
+        Some(RulePart { node, ..self })
+    }
+
+    /// The errors of `default`, which stands at `path`: those of an update that leaves it as it is, else those of a create. What
+    /// the dearer of the two costs is taken from `budget`.
+    pub fn validate_default(self, default: &Value, path: &Path, budget: &mut Budget) -> FieldErrors {
+        let run = |old: Option<&Value>, mut budget: Budget| {
+            let mut walk = Walk { forgives: false, ..Walk::new(self.brand, &mut budget) };
+            walk.node(self.node, default, &Place::of(Step::Base(path), default, old, None));
+            (walk.verdict.errors, budget)
+        };
+        let (errors, after_update) = run(Some(default), *budget);
+        if !errors.is_empty() {
+            *budget = after_update;
+            return errors;
+        }
+        let (errors, after_create) = run(None, *budget);
+        *budget = if after_create.left() < after_update.left() { after_create } else { after_update };
+        errors
+    }
+}
+
+/// The object with `apiVersion` and `kind`.
+fn with_head(object: &Value, (api_version, kind): &(Value, Value)) -> Value {
+    let mut object = object.clone();
+    if let Some(members) = object.as_object_mut() {
+        members.insert("apiVersion".into(), api_version.clone());
+        members.insert("kind".into(), kind.clone());
+    }
+    object
+}
+
 struct Walk<'b> {
+    brand: &'static Brand,
     verdict: Verdict,
     budget: &'b mut Budget,
+    /// A part that is as it was may go on to break a rule.
+    forgives: bool,
     has_ended: bool,
 }
 
+/// A value, and the value before it.
+struct Pair<'v> {
+    new: &'v Value,
+    old: &'v Value,
+    /// Compared once, and only where a rule is broken, since most rules hold.
+    is_unchanged: OnceCell<bool>,
+}
+
+impl Pair<'_> {
+    fn is_unchanged(&self) -> bool {
+        *self.is_unchanged.get_or_init(|| self.new == self.old)
+    }
+}
+
 /// Where a value stands.
-struct Place<'v> {
-    /// `None` at the root.
-    path: Option<Path>,
-    old: Option<&'v Value>,
-    /// The nearest value around whose old value was found, and that one.
-    unchanged: Option<(&'v Value, &'v Value)>,
+struct Place<'p> {
+    step: Step<'p>,
+    own: Option<Pair<'p>>,
+    /// The nearest value around whose old value was found.
+    around: Option<&'p Pair<'p>>,
     /// It is `apiVersion` or `kind` of the object, whose errors stay errors.
     is_head: bool,
 }
 
-impl Place<'_> {
+/// The way from the value around.
+enum Step<'p> {
+    Root,
+    /// A part of a schema.
+    Base(&'p Path),
+    Property(&'p Place<'p>, &'p str),
+    Key(&'p Place<'p>, &'p str),
+    Index(&'p Place<'p>, usize),
+}
+
+impl<'p> Place<'p> {
+    fn of(step: Step<'p>, new: &'p Value, old: Option<&'p Value>, around: Option<&'p Pair<'p>>) -> Place<'p> {
+        let own = old.map(|old| Pair { new, old, is_unchanged: OnceCell::new() });
+        Place { step, own, around, is_head: false }
+    }
+
+    /// A part of the value here.
+    fn part<'q>(&'q self, step: Step<'q>, new: &'q Value, old: Option<&'q Value>) -> Place<'q>
+    where
+        'p: 'q,
+    {
+        Place::of(step, new, old, self.own.as_ref().or(self.around))
+    }
+
+    fn old(&self) -> Option<&'p Value> {
+        self.own.as_ref().map(|pair| pair.old)
+    }
+
+    fn is_root(&self) -> bool {
+        matches!(self.step, Step::Root)
+    }
+
     fn path(&self) -> Path {
-        self.path.clone().unwrap_or_else(|| Path::new(ROOT))
+        match self.step {
+            Step::Root => Path::new(ROOT),
+            Step::Base(path) => path.clone(),
+            Step::Property(around, name) if around.is_root() => Path::new(name),
+            Step::Property(around, name) => around.path().child(name),
+            Step::Key(around, key) => around.path().key(key),
+            Step::Index(around, at) => around.path().index(at),
+        }
     }
 }
 
-impl<'v> Place<'v> {
-    /// A part with the value `new`, whose old value is `old`.
-    fn part(&self, path: Path, new: &'v Value, old: Option<&'v Value>) -> Place<'v> {
-        let unchanged = old.map(|old| (new, old)).or(self.unchanged);
-        Place { path: Some(path), old, unchanged, is_head: false }
+impl<'b> Walk<'b> {
+    fn new(brand: &'static Brand, budget: &'b mut Budget) -> Walk<'b> {
+        Walk { brand, verdict: Verdict::default(), budget, forgives: true, has_ended: false }
     }
-}
 
-impl Walk<'_> {
-    fn node<'v>(&mut self, node: &'v Node, value: &'v Value, place: &Place<'v>) {
-        if value.is_null() {
+    fn node(&mut self, node: &Node, value: &Value, place: &Place<'_>) {
+        if self.has_ended || self.verdict.errors.is_full() || value.is_null() {
             return;
         }
-        self.rules(node, value, place);
-        let below = |path: &Option<Path>, name: &str| match path {
-            Some(path) => path.child(name),
-            None => Path::new(name),
-        };
+        if let Some(declared) = node.seen.declared.as_deref().filter(|_| !node.rules.is_empty()) {
+            self.rules((node, declared), value, place);
+        }
         match (&node.children, value) {
             (Children::Properties(nodes), Value::Object(map)) => {
                 for (name, node) in nodes {
                     let Some(value) = map.get(name) else { continue };
-                    let old = place.old.and_then(|old| old.get(&**name));
-                    let mut part = place.part(below(&place.path, name), value, old);
-                    part.is_head = place.path.is_none() && matches!(&**name, "apiVersion" | "kind");
-                    self.next(node, value, &part);
+                    let old = place.old().and_then(|old| old.get(&**name));
+                    let mut part = place.part(Step::Property(place, name), value, old);
+                    part.is_head = place.is_root() && matches!(&**name, "apiVersion" | "kind");
+                    self.node(node, value, &part);
                 }
             }
             (Children::Values(node), Value::Object(map)) => {
                 for (key, value) in map {
-                    let old = place.old.and_then(|old| old.get(&**key));
-                    self.next(node, value, &place.part(place.path().key(key), value, old));
+                    let old = place.old().and_then(|old| old.get(&**key));
+                    self.node(node, value, &place.part(Step::Key(place, key), value, old));
                 }
             }
             (Children::Items(node, keys), Value::Array(items)) => {
-                let old = keys.as_deref().zip(place.old).map(|(keys, old)| Keyed::of(keys, old));
+                let old = keys.as_deref().zip(place.old()).map(|(keys, old)| Keyed::of(keys, old));
                 for (at, item) in items.iter().enumerate() {
                     let old = old.as_ref().and_then(|old| old.find(item));
-                    self.next(node, item, &place.part(place.path().index(at), item, old));
+                    self.node(node, item, &place.part(Step::Index(place, at), item, old));
                 }
             }
             _ => {}
         }
     }
 
-    fn next<'v>(&mut self, node: &'v Node, value: &'v Value, place: &Place<'v>) {
-        if !self.has_ended && !self.verdict.errors.is_full() {
-            self.node(node, value, place);
-        }
-    }
-
     /// The rules at a value.
-    fn rules<'v>(&mut self, node: &'v Node, value: &'v Value, place: &Place<'v>) {
-        let Some(declared) = node.declared.as_deref().filter(|_| !node.rules.is_empty()) else { return };
+    fn rules(&mut self, (node, declared): (&Node, &Declared), value: &Value, place: &Place<'_>) {
         let own = declared.read(value);
-        let before = place.old.filter(|old| !old.is_null()).map(|old| declared.read(old));
+        let before = place.old().filter(|old| !old.is_null()).map(|old| declared.read(old));
         let optional = before.clone().map_or(Val::NONE, Val::some);
-        let plain = [Some(own.clone()), before];
-        let wrapped = [Some(own), Some(optional)];
-        // A message sees the old value where a rule at the node uses it.
-        // few: the rules at one node.
-        let is_old_used = node.rules.iter().any(|rule| rule.old != OldUse::Never);
+        let wrapped = [Some(own.clone()), Some(optional)];
+        let plain = [Some(own), before];
         for rule in &node.rules {
             if self.has_ended {
                 return;
             }
-            let variables = match rule.old {
+            let compiled = rule.compiled(&node.seen, self.brand);
+            let variables = match compiled.old {
                 OldUse::Required if plain[1].is_none() => continue,
                 OldUse::Optional => &wrapped,
                 OldUse::Required | OldUse::Never => &plain,
@@ -139,34 +254,46 @@ impl Walk<'_> {
             if self.budget.left() == 0 {
                 return self.end(place, node, OUT_OF_BUDGET);
             }
-            let program = match &rule.program {
+            let program = match &compiled.rule {
                 Ok(program) => program,
                 Err(reason) => {
                     self.fault(place, node, &format!("rule compile error: {reason}"));
                     continue;
                 }
             };
-            let outcome = program.evaluate(variables, Limits::CALL, self.budget);
-            let message_variables = [plain[0].clone(), plain[1].clone().filter(|_| is_old_used)];
-            self.outcome(rule, outcome, &message_variables, (node, value, place));
+            let outcome = self.evaluate(program, variables);
+            self.outcome((rule, compiled), outcome, &plain, (node, value, place));
         }
+    }
+
+    /// The value of `program`. Its time is taken from the request.
+    fn evaluate<'v>(
+        &mut self,
+        program: &'v Program,
+        variables: &'v [Option<Val<'v>>],
+    ) -> Result<Val<'v>, EvaluationError> {
+        let before = self.budget.steps();
+        let value = program.evaluate(variables, Limits::CALL, self.budget);
+        let steps = self.budget.steps() - before;
+        self.has_ended |= !count_steps(steps.saturating_mul(REQUEST_STEPS_PER_STEP));
+        value
     }
 
     fn outcome(
         &mut self,
-        rule: &Rule,
+        (rule, compiled): (&Rule, &Compiled),
         outcome: Result<Val<'_>, EvaluationError>,
         variables: &[Option<Val<'_>>],
         at: (&Node, &Value, &Place<'_>),
     ) {
-        let (node, value, place) = at;
+        let (node, _, place) = at;
         let name = if rule.message.is_empty() { &rule.text } else { &rule.message };
         if self.budget.is_exceeded() {
             return self.end(place, node, OUT_OF_BUDGET);
         }
         let reason = match outcome {
             Ok(Val::Bool(true)) => return,
-            Ok(_) => return self.broken(rule, variables, value, place, node),
+            Ok(_) => return self.broken((rule, compiled), variables, at),
             Err(error @ EvaluationError::Cost) => {
                 let reason = format!(
                     "'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {name}"
@@ -195,17 +322,22 @@ impl Walk<'_> {
     /// Adds the error of a rule that does not hold, or a warning.
     fn broken(
         &mut self,
-        rule: &Rule,
+        (rule, compiled): (&Rule, &Compiled),
         variables: &[Option<Val<'_>>],
-        value: &Value,
-        place: &Place<'_>,
-        node: &Node,
+        (node, value, place): (&Node, &Value, &Place<'_>),
     ) {
-        let made = match &rule.message_program {
-            Some(program) => match self.message(program, variables) {
-                Ok(made) => made,
-                Err(reason) => return self.end(place, node, &reason),
-            },
+        let made = match &compiled.message {
+            Some(program) => {
+                // A message sees the old value where a rule at the node uses it.
+                // few: the rules at one node.
+                let mut uses = node.rules.iter().map(|rule| rule.compiled(&node.seen, self.brand).old);
+                let is_old_used = uses.any(|old| old != OldUse::Never);
+                let variables = [variables[0].clone(), variables[1].clone().filter(|_| is_old_used)];
+                match self.message(program, &variables) {
+                    Ok(made) => made,
+                    Err(reason) => return self.end(place, node, &reason),
+                }
+            }
             None => None,
         };
         let detail = made.unwrap_or_else(|| match &*rule.message {
@@ -214,15 +346,17 @@ impl Walk<'_> {
         });
         let path = match &*rule.field_path {
             "" => place.path(),
-            behind => place.path.as_ref().map_or_else(|| Path::new(behind), |path| path.child(behind)),
+            behind if place.is_root() => Path::new(behind),
+            behind => place.path().child(behind),
         };
         let error = error(rule.reason, path, value, &detail);
-        // Compared only here, since most rules hold.
-        let is_unchanged = place.unchanged.is_some_and(|(new, old)| new == old);
-        if is_unchanged && rule.old == OldUse::Never && !place.is_head {
-            self.verdict.warnings.push(error.to_string());
-        } else {
+        let nearest = place.own.as_ref().or(place.around);
+        let may_be_forgiven = self.forgives && compiled.old == OldUse::Never && !place.is_head;
+        let is_forgiven = may_be_forgiven && nearest.is_some_and(Pair::is_unchanged);
+        if !is_forgiven {
             self.verdict.errors.push(error);
+        } else if self.verdict.warnings.len() < ERRORS_SHOWN_MAX {
+            self.verdict.warnings.push(error.to_string());
         }
     }
 
@@ -235,7 +369,7 @@ impl Walk<'_> {
         program: &Program,
         variables: &[Option<Val<'_>>],
     ) -> Result<Option<String>, String> {
-        let made = program.evaluate(variables, Limits::CALL, self.budget);
+        let made = self.evaluate(program, variables);
         if self.budget.is_exceeded() {
             return Err(MESSAGE_OUT_OF_BUDGET.to_owned());
         }
@@ -277,13 +411,18 @@ fn error(reason: Reason, path: Path, value: &Value, detail: &str) -> FieldError 
 /// Old items of a list by the values of their key properties.
 struct Keyed<'v> {
     keys: &'v [SmolStr],
-    items: std::collections::HashMap<Vec<&'v Value>, &'v Value>,
+    items: HashMap<Vec<&'v Value>, &'v Value>,
 }
 
 impl<'v> Keyed<'v> {
     fn of(keys: &'v [SmolStr], old: &'v Value) -> Keyed<'v> {
-        let items = old.as_array().into_iter().flatten();
-        let items = items.filter_map(|item| Some((key_of(keys, item)?, item))).collect();
+        let mut items = HashMap::new();
+        for item in old.as_array().into_iter().flatten() {
+            // Of repeated keys the first counts.
+            if let Some(key) = key_of(keys, item) {
+                items.entry(key).or_insert(item);
+            }
+        }
         Keyed { keys, items }
     }
 

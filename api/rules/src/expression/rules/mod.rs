@@ -1,35 +1,44 @@
 //! Rules in the schemas of custom kinds: `x-…-validations`.
 //!
-//! Owns their way from a schema to programs ([`build`]), what a definition with them is refused for ([`definition`]), and
-//! their evaluation over an object and the object before it ([`evaluate`]): transition rules, messages, and rules that an
-//! unchanged part may go on to break. The texts of rules are checked with the definition; the types of the language are
-//! `orch_expression`'s.
+//! Owns their way from a schema to a tree of parts with rules ([`build`]) and from a text to a program ([`compile`]), what a
+//! definition with them is refused for ([`definition`]), and their evaluation over an object and the object before it
+//! ([`evaluate`]): transition rules, messages, and rules that an unchanged part may go on to break. The texts of rules are
+//! checked with the definition; the types of the language are `orch_expression`'s.
 //!
-//! Invariants: a part of a schema without rules in it has no node here, and is not walked; all rules of an object share
-//! one budget, in the order of the walk.
+//! Invariants: a part of a schema without rules in it has no node here, and is not walked; a rule is compiled when it is first
+//! evaluated, once; all rules of an object share one budget, in the order of the walk.
 
 mod build;
+mod compile;
 mod definition;
 mod evaluate;
 mod field_path;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::OnceLock;
 
-use orch_expression::schema::Declared;
 use orch_expression::{PatternLimits, Program};
 use orch_proto::Brand;
 use orch_schema::value::{SmolStr, Value};
 
+use self::build::Seen;
 pub use self::definition::check_rules;
-pub use self::evaluate::{RULES_COST_MAX, Verdict};
-use crate::expression::{Charge, Exhausted};
+pub use self::evaluate::{RULES_COST_MAX, RulePart, Verdict};
+
+/// Steps of compiling all rules of a definition, and of any one when it is first evaluated: two seconds. The largest known
+/// definition takes a tenth of it.
+pub const RULE_STEPS_MAX: u64 = 20_000_000;
+/// Bounds of the patterns of rules.
+const PATTERNS: PatternLimits = PatternLimits::STANDING;
 
 /// The rules of one schema.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct SchemaRules {
     root: Option<Node>,
+    brand: &'static Brand,
+    /// Whether a rule of the whole object reads its `apiVersion` or `kind`, or these have rules.
+    reads_head: bool,
 }
 
 /// A part of a schema with rules at it or below.
@@ -37,7 +46,7 @@ pub struct SchemaRules {
 struct Node {
     /// `type` of the schema, which errors show instead of a value.
     type_name: Box<str>,
-    declared: Option<Arc<Declared>>,
+    seen: Seen,
     rules: Box<[Rule]>,
     children: Children,
 }
@@ -60,12 +69,22 @@ struct Rule {
     text: Box<str>,
     /// `message`, trimmed; may be empty.
     message: Box<str>,
-    /// The reason, of a rule that does not compile any more.
-    program: Result<Program, String>,
-    message_program: Option<Program>,
+    /// `messageExpression`; may be empty.
+    message_expression: Box<str>,
     reason: Reason,
     /// What comes behind the node's path in errors; empty for the node itself.
     field_path: Box<str>,
+    /// `optionalOldSelf`.
+    has_optional_old: bool,
+    compiled: OnceLock<Compiled>,
+}
+
+/// The programs of a rule.
+#[derive(Debug)]
+struct Compiled {
+    /// The reason, of a rule that does not compile any more.
+    rule: Result<Program, String>,
+    message: Option<Program>,
     old: OldUse,
 }
 
@@ -101,18 +120,10 @@ impl Reason {
 }
 
 impl SchemaRules {
-    /// The rules of `schema`, the whole schema of a version that was stored. A rule that does not compile any more is an
-    /// error of each object.
-    ///
-    /// # Errors
-    /// The steps are not left.
-    pub fn compile(
-        schema: &Value,
-        brand: &'static Brand,
-        charge: &mut dyn Charge,
-    ) -> Result<SchemaRules, Exhausted> {
-        let root = build::Builder::new(brand, charge, None).whole(schema)?;
-        Ok(SchemaRules { root })
+    /// The rules of `schema`, the whole schema of a version that was stored. Nothing is compiled yet; a rule that does not
+    /// compile any more is an error of each object.
+    pub fn of(schema: &Value, brand: &'static Brand) -> SchemaRules {
+        build::rules_of(schema, brand)
     }
 
     /// Whether there are none.
@@ -120,6 +131,3 @@ impl SchemaRules {
         self.root.is_none()
     }
 }
-
-/// Bounds of the patterns of rules.
-const PATTERNS: PatternLimits = PatternLimits::STANDING;

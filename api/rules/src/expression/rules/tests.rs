@@ -167,8 +167,7 @@ fn rules_beyond_the_allowance_are_not_compiled() {
 }
 
 fn verdict(schema: &Value, new: &Value, old: Option<&Value>) -> Verdict {
-    let rules = SchemaRules::compile(schema, &ORCH, &mut Allowance::of(u64::MAX)).unwrap();
-    rules.validate(new, old, &mut Budget::of(RULES_COST_MAX))
+    SchemaRules::of(schema, &ORCH).validate(new, old, None, &mut Budget::of(RULES_COST_MAX))
 }
 
 fn errors(schema: &Value, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -299,19 +298,91 @@ fn rules_of_the_root_have_the_path_of_the_reference() {
 }
 
 #[test]
+fn evaluations_take_their_time_from_the_request() {
+    let numbers = vec!["-1"; 5000].join(",");
+    let rule = format!("!(self in [{numbers}])");
+    let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": {
+        "type": "integer", "x-orch-validations": [{"rule": rule}],
+    }}}});
+    let rules = SchemaRules::of(&schema, &ORCH);
+    let items: Vec<Value> = (0..10_000).map(Value::from).collect();
+    let request = std::sync::Arc::new(orch_schema::budget::Budget::of(1_000_000));
+    let began = std::time::Instant::now();
+    request.enter(|| rules.validate(&json!({"l": items}), None, None, &mut Budget::of(RULES_COST_MAX)));
+    assert!(request.check().is_err(), "the request has ended");
+    assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[test]
+fn many_unchanged_items_are_compared_once() {
+    let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": {
+        "type": "integer", "x-orch-validations": [{"rule": "self < 0"}],
+    }}}});
+    let rules = SchemaRules::of(&schema, &ORCH);
+    let items: Vec<Value> = (0..20_000).map(Value::from).collect();
+    let object = json!({"l": items});
+    let began = std::time::Instant::now();
+    let verdict = rules.validate(&object, Some(&object), None, &mut Budget::of(RULES_COST_MAX));
+    assert_eq!((verdict.errors.len(), verdict.warnings.len()), (0, 100));
+    assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[test]
+fn rules_see_the_names_of_the_kind_where_those_are_no_members() {
+    let rule = json!([{"rule": "self.kind == 'Widget' && self.apiVersion.endsWith('/v1') && self.metadata.name == 'a'"}]);
+    let schema = json!({"type": "object", "x-orch-validations": rule, "properties": {
+        "kind": {"type": "string", "x-orch-validations": [{"rule": "self != 'Other'"}]},
+    }});
+    let rules = SchemaRules::of(&schema, &ORCH);
+    let told = |kind: &str| {
+        let head = (Value::from("example.com/v1"), Value::from(kind));
+        let object = json!({"metadata": {"name": "a"}});
+        let verdict = rules.validate(&object, Some(&object), Some(&head), &mut Budget::of(RULES_COST_MAX));
+        verdict.errors.iter().map(|error| error.path.to_string()).collect::<Vec<_>>()
+    };
+    assert!(told("Widget").is_empty());
+    assert_eq!(told("Other"), ["kind"], "the whole object is as it was, its kind is never forgiven");
+}
+
+#[test]
+fn properties_without_a_name_in_expressions_have_types_of_their_own() {
+    let part = json!({"type": "object", "properties": {"n": {"type": "integer"}},
+        "x-orch-validations": [{"rule": "self.n > 1"}]});
+    let schema = json!({"type": "object", "properties": {"a b": part, "n": {"type": "string"}}});
+    assert!(told(&schema).is_empty(), "{:?}", told(&schema));
+    assert_eq!(
+        errors(&schema, &json!({"a b": {"n": 1}}), None),
+        ["a b: Invalid value: failed rule: self.n > 1"]
+    );
+}
+
+#[test]
+fn names_of_types_are_bounded() {
+    let name = "n".repeat(20_000);
+    let leaf = json!({"type": "object", "properties": {"x": {"type": "string"}},
+        "x-orch-validations": [{"rule": "self.x != ''"}]});
+    let deep = (0..40).fold(leaf, |inner, _| {
+        let mut around = json!({"type": "object", "properties": {}});
+        around["properties"].as_object_mut().unwrap().insert(name.as_str().into(), inner);
+        around
+    });
+    assert!(told(&deep).is_empty());
+}
+
+#[test]
 fn an_object_is_refused_when_its_rules_cost_too_much_together() {
     let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": {
         "type": "string", "x-orch-validations": [{"rule": "self.matches('^[a-z]+$')"}],
     }}}});
-    let rules = SchemaRules::compile(&schema, &ORCH, &mut Allowance::of(u64::MAX)).unwrap();
+    let rules = SchemaRules::of(&schema, &ORCH);
     let items: Vec<Value> = (0..100).map(|_| Value::from("a".repeat(100))).collect();
     let new = json!({"l": items});
-    let told = rules.validate(&new, None, &mut Budget::of(500)).errors;
+    let told = rules.validate(&new, None, None, &mut Budget::of(500)).errors;
     let told: Vec<String> = told.iter().map(ToString::to_string).collect();
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(
         told[0].contains("Invalid value: \"string\": validation failed due to running out of cost budget"),
         "{told:?}"
     );
-    assert!(rules.validate(&new, None, &mut Budget::of(RULES_COST_MAX)).errors.is_empty());
+    assert!(rules.validate(&new, None, None, &mut Budget::of(RULES_COST_MAX)).errors.is_empty());
 }

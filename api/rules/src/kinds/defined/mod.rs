@@ -1,9 +1,9 @@
 //! A kind whose rules are data: those of its definition.
 //!
 //! Owns the behaviour that the reference gives to every kind without code of its own: the status sub-resource, the generation,
-//! the order in which values are checked (schema, scale, embedded objects, list types), scale by paths, columns by paths,
-//! selectable fields by path. It names no kind. Names, verbs, and which fields a write resets
-//! stand in the definition ([`ResourceType`]) and are read where those of built-in kinds are.
+//! the order in which values are checked (schema, scale, embedded objects, list types, rules in expressions), scale by paths,
+//! columns by paths, selectable fields by path. It names no kind. Names, verbs, and which fields a write resets stand in the
+//! definition ([`ResourceType`]) and are read where those of built-in kinds are.
 
 mod columns;
 pub mod described;
@@ -81,11 +81,11 @@ impl DefinedKind {
         let mut errors = constraints.validate(new, old);
         errors.extend(scale());
         errors.extend(constraints.validate_rest(new, old));
-        constraints.note_unchecked(&mut errors);
+        constraints.validate_expressions(new, old, &mut errors);
         errors
     }
 
-    /// The errors of a write of the status.
+    /// The errors of a write of the status. Rules in expressions are those of the whole object.
     fn validate_status(&self, old: &Value, new: &Value) -> FieldErrors {
         let constraints = self.constraints.as_ref().map(|MakeConstraints(make)| make());
         let scale =
@@ -94,7 +94,7 @@ impl DefinedKind {
         let mut errors = constraints.validate_status(new, old);
         errors.extend(scale());
         errors.extend(constraints.validate_status_rest(new, old));
-        constraints.note_unchecked(&mut errors);
+        constraints.validate_expressions(new, Some(old), &mut errors);
         errors
     }
 }

@@ -94,7 +94,7 @@ impl Strategy for CustomResourceDefinition {
     fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
         match context.action {
             Action::Status => Vec::new(),
-            _ => schema::warnings(context.brand, old, new),
+            _ => schema::warnings(old, new),
         }
     }
 

@@ -14,6 +14,8 @@ use super::constraint::{Constraints, Node, Rules, Types, Unique};
 use super::failure::{Failure, Outcome, Place, unchecked_expressions};
 use super::format::Format;
 use super::{embedded, junctor, list_type, number, pattern};
+use crate::expression::Budget;
+use crate::expression::rules::RULES_COST_MAX;
 use crate::validate::tree::Tree;
 use crate::validate::{Distinct, FieldErrorKind, FieldErrors, Path};
 
@@ -49,9 +51,12 @@ impl Constraints {
         self.unique(new, Some(old))
     }
 
-    /// Adds the error that rules in expressions were not checked to those of a whole object, where `errors` has one that hinders
-    /// them.
-    pub fn note_unchecked(&self, errors: &mut FieldErrors) {
+    /// Adds the errors and warnings of the rules in expressions to `errors`, those of a whole object that were found before; or the
+    /// error that they were not checked, where `errors` has one that hinders them.
+    pub fn validate_expressions(&self, new: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+        if self.expressions.is_empty() {
+            return;
+        }
         let hinders = |kind: FieldErrorKind| {
             matches!(
                 kind,
@@ -63,9 +68,14 @@ impl Constraints {
             )
         };
         // few: at most a hundred errors are kept.
-        if self.has_expressions && errors.iter().any(|error| hinders(error.kind)) {
+        if errors.iter().any(|error| hinders(error.kind)) {
             errors.push(unchecked_expressions());
+            return;
         }
+        let mut budget = Budget::of(RULES_COST_MAX);
+        let verdict = self.expressions.validate(new, old, self.head.as_ref(), &mut budget);
+        errors.extend(verdict.errors);
+        errors.warn(verdict.warnings);
     }
 
     /// The errors of a part of an object, such as a default.

@@ -10,6 +10,7 @@ use super::format::Format;
 use super::source::{Additional, Source};
 use super::tables::{DEPTH_MAX, NODES_MAX};
 use super::{CompileError, text};
+use crate::expression::rules::SchemaRules;
 
 /// JSON types as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,19 +138,21 @@ pub struct Constraints {
     pub(super) root: Node,
     /// `apiVersion` and `kind` of the objects, which are not among their members; `None`: of a part of an object.
     pub(super) head: Option<(Value, Value)>,
-    /// There are rules in expressions, which are checked only where nothing essential is wrong.
-    pub(super) has_expressions: bool,
+    /// The rules in expressions, which are evaluated only where nothing essential is wrong.
+    pub(super) expressions: SchemaRules,
 }
 
 impl Constraints {
     pub(super) fn compile(source: Source<'_>, head: Option<(&str, &str)>) -> Result<Self, CompileError> {
-        let mut compiler = Compiler { depth: 0, nodes: 0, has_expressions: false };
-        let root = compiler.node(source)?;
+        let root = Compiler { depth: 0, nodes: 0 }.node(source)?;
+        // Parts of objects, such as defaults, are not held to them.
+        let schema = if head.is_some() { source.node() } else { &Value::Null };
+        let expressions = SchemaRules::of(schema, source.brand());
         let head = head.map(|(api_version, kind)| (Value::from(api_version), Value::from(kind)));
-        Ok(Constraints { root, head, has_expressions: compiler.has_expressions })
+        Ok(Constraints { root, head, expressions })
     }
 
-    /// Bytes of memory that the rules hold, compiled patterns excepted, which all kinds share.
+    /// Bytes of memory that the rules hold, expressions and compiled patterns excepted.
     pub fn held_bytes(&self) -> usize {
         size_of::<Self>() + self.root.held_bytes()
     }
@@ -158,7 +161,6 @@ impl Constraints {
 struct Compiler {
     depth: usize,
     nodes: usize,
-    has_expressions: bool,
 }
 
 impl Compiler {
@@ -177,8 +179,6 @@ impl Compiler {
     }
 
     fn open_node(&mut self, source: Source<'_>) -> Result<Node, CompileError> {
-        self.has_expressions |=
-            source.extension("validations").as_array().is_some_and(|list| !list.is_empty());
         let properties = source.properties().into_iter();
         let properties: Result<Box<[(SmolStr, Node)]>, CompileError> =
             properties.map(|(name, node)| Ok((SmolStr::new(name), self.node(node)?))).collect();

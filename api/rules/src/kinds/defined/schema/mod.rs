@@ -8,6 +8,8 @@
 
 mod check;
 mod constraint;
+#[cfg(test)]
+mod corpus;
 mod embedded;
 mod failure;
 mod format;

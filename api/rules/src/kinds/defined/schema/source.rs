@@ -32,6 +32,16 @@ impl<'d> Source<'d> {
         Source { brand, node }
     }
 
+    /// The brand, which names extensions.
+    pub(super) fn brand(self) -> &'static Brand {
+        self.brand
+    }
+
+    /// The node as the definition has it.
+    pub(super) fn node(self) -> &'d Value {
+        self.node
+    }
+
     fn of(self, node: &'d Value) -> Self {
         Source { brand: self.brand, node }
     }

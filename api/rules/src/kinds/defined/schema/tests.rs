@@ -56,7 +56,7 @@ fn check_errors(properties: Value, object: Value, expected: &[&str]) {
     let compiled = compiled(&schema_of(properties));
     let mut errors = compiled.constraints.validate(&object, None);
     errors.extend(compiled.constraints.validate_rest(&object, None));
-    compiled.constraints.note_unchecked(&mut errors);
+    compiled.constraints.validate_expressions(&object, None, &mut errors);
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(texts, expected, "{object}");
 }

@@ -6,12 +6,13 @@
 //!
 //! - `general`: what no schema may use, exclusions, types of lists and maps (`lists`), rules in expressions (`validations`)
 //! - `structural`: every field has a type; `nested` what may stand inside of `allOf` and its like, `completeness` that it is known outside
-//! - `defaults`: defaults are valid and have no unknown fields
+//! - `defaults`: defaults are valid and have no unknown fields; `default_rules` that they keep rules in expressions
 //! - `place` paths, `walk` all schemas inside of a schema, `field_path` paths to fields of objects, `patterns`, `formats`
 //!
 //! Invariant: a node is visited once by each of these, and a path is made only for an error: a path may be as long as the schema is
 //! deep, times the longest name.
 
+mod default_rules;
 mod defaults;
 pub(super) mod field_path;
 mod formats;
@@ -28,7 +29,7 @@ use orch_proto::Brand;
 use orch_schema::value::Value;
 
 use super::ratchet::Requirements;
-use crate::expression::rules::check_rules;
+use crate::expression::rules::{RULE_STEPS_MAX, check_rules};
 use crate::expression::{Allowance, Exhausted};
 use crate::validate::tree::{Tree, is_unchanged, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
@@ -76,9 +77,6 @@ impl Extensions {
             || [&self.list_map_keys, &self.validations].iter().any(|name| !schema.items(name).is_empty())
     }
 }
-
-/// Steps of compiling all rules of a definition: two seconds. The largest known definition takes a tenth of it.
-const RULE_STEPS_MAX: u64 = 20_000_000;
 
 /// Judges the schemas of one definition.
 #[derive(Debug)]
@@ -172,13 +170,15 @@ impl<'a> Judge<'a> {
         if errors.is_empty() && old != Some(schema) {
             errors.extend(self.expressions(schema, &root_path));
         }
-        }
         errors
     }
 
     /// The errors of expressions in `schema`.
     fn expressions(&mut self, schema: &Value, path: &Path) -> FieldErrors {
         match check_rules(schema, path, self.brand, &mut self.rule_steps) {
+            Ok(errors) if errors.is_empty() && self.has_defaults => {
+                default_rules::validate(schema, &Place::root(path), self.brand)
+            }
             Ok(errors) => errors,
             Err(Exhausted) => {
                 FieldError::forbidden(path.clone(), "the rules take too long to compile").into()
@@ -282,25 +282,10 @@ impl Breaches {
     }
 }
 
-/// The warnings about the schemas of `new`: formats that mean nothing, and rules in expressions. What `old` has, too, was told before.
-pub(super) fn warnings(brand: &'static Brand, old: Option<&Value>, new: &Value) -> Vec<String> {
-    let spec = new.at("spec");
-    if old.is_some_and(|old| is_unchanged(old.at("spec").at("versions"), spec.at("versions"))) {
-        return Vec::new();
-    }
-    let mut warnings = formats::warnings(old, new);
-    let extensions = Extensions::of(brand);
-    let mut has_rules = false;
-    for version in spec.items("versions") {
-        walk::each(version.at("schema").at("openAPIV3Schema"), &mut |schema| {
-            has_rules |= !schema.items(&extensions.validations).is_empty();
-        });
-    }
-    if has_rules {
-        let name = &extensions.validations;
-        warnings.push(format!("{name}: rules are stored and published, but not enforced yet"));
-    }
-    warnings
+/// The warnings about the schemas of `new`: formats that mean nothing. What `old` has, too, was told before.
+pub(super) fn warnings(old: Option<&Value>, new: &Value) -> Vec<String> {
+    let is_same = |old: &Value| is_unchanged(old.at("spec").at("versions"), new.at("spec").at("versions"));
+    if old.is_some_and(is_same) { Vec::new() } else { formats::warnings(old, new) }
 }
 
 /// The errors of the schemas of a stored definition that are not structural, as its condition tells them; `None` where all are.
