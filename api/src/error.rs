@@ -216,6 +216,8 @@ pub enum PolicyReason {
     Invalid,
     /// The object is too large.
     TooLarge,
+    /// A mutation failed.
+    InvalidMutation,
 }
 
 /// The reasons for a 406, each with its own message.

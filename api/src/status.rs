@@ -6,8 +6,8 @@ mod causes;
 mod connect;
 
 use causes::{
-    apply_conflict, bound_causes, denied_by_policy, disruption_budget, forbidden, internal, invalid, patch_result,
-    too_large_revision,
+    apply_conflict, bound_causes, denied_by_policy, disruption_budget, forbidden, internal, invalid,
+    patch_result, too_large_revision,
 };
 use orch_proto::Brand;
 use orch_schema::excerpt::quoted;

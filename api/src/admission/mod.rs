@@ -217,6 +217,7 @@ impl Chain {
             Box::new(pod_topology_labels::PodTopologyLabels),
             Box::new(pod_resize_validator::PodResizeValidator),
             Box::new(claim_status::ClaimStatus),
+            Box::<policy::MutatingAdmissionPolicy>::default(),
             Box::<policy::ValidatingAdmissionPolicy>::default(),
             Box::new(resource_quota::ResourceQuota(resource_quota::Release::AtOnce)),
             Box::new(always::AlwaysDeny),

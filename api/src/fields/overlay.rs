@@ -146,7 +146,8 @@ mod tests {
         let refused = merged("core.v1.ConfigMap", &json!({}), &json!({"datum": {}}));
         assert_eq!(
             refused,
-            Err("failed to convert patch object to typed object: .datum: field not declared in schema".to_owned())
+            Err("failed to convert patch object to typed object: .datum: field not declared in schema"
+                .to_owned())
         );
     }
 }

@@ -77,6 +77,7 @@ pub(super) fn denied_by_policy(
         PolicyReason::Unauthorized => (401, "Unauthorized"),
         PolicyReason::Forbidden => (403, "Forbidden"),
         PolicyReason::Invalid => (422, "Invalid"),
+        PolicyReason::InvalidMutation => (403, "Invalid"),
         PolicyReason::TooLarge => (413, "RequestEntityTooLarge"),
     };
     let mut status = about(code, reason, message.to_owned(), subject);

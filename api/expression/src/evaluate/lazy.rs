@@ -95,7 +95,7 @@ fn read<'v>(run: &mut Run<'v>, name: &str) -> Outcome<'v> {
         }
         State::Unread => {}
     }
-    let known = match source.parts(at) {
+    let known: Result<Val<'v>, Arc<str>> = match source.parts(at) {
         Err(reason) => Err(format!("composited variable {name:?} fails to compile: {reason}").into()),
         Ok(parts) => {
             lazies.states[at] = State::Reading;

@@ -151,11 +151,8 @@ mod tests {
     use super::*;
 
     /// Resources whose messages are there already, and which are not served.
-    const UNSERVED: [&str; 3] = [
-        "mutatingwebhookconfigurations",
-        "validatingwebhookconfigurations",
-        "apiservices",
-    ];
+    const UNSERVED: [&str; 3] =
+        ["mutatingwebhookconfigurations", "validatingwebhookconfigurations", "apiservices"];
 
     #[test]
     fn every_resource_of_the_schema_has_a_strategy() {

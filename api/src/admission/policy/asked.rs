@@ -79,9 +79,7 @@ impl<'a> Asked<'a> {
             let (group, version) = shown.api_version.split_once('/').unwrap_or(("", &shown.api_version));
             json!({"group": group, "version": version, "kind": &*shown.kind})
         };
-        let resource = |shown: &Names| {
-            json!({"group": &*shown.group, "version": &*shown.version, "resource": self.resource})
-        };
+        let resource = |shown: &Names| json!({"group": &*shown.group, "version": &*shown.version, "resource": self.resource});
         let mut request = json!({
             "kind": kind(shown),
             "resource": resource(shown),

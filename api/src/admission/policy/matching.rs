@@ -175,7 +175,12 @@ impl Match {
         })
     }
 
-    fn selects_namespace(&self, asked: &Asked<'_>, object: Option<&Value>, view: &View) -> Result<bool, String> {
+    fn selects_namespace(
+        &self,
+        asked: &Asked<'_>,
+        object: Option<&Value>,
+        view: &View,
+    ) -> Result<bool, String> {
         let selector = &self.namespaces;
         let is_exempt = asked.namespace.is_empty() && !asked.is_namespace;
         if is_exempt || selector.is_everything() {

@@ -2,7 +2,8 @@
 //!
 //! Owns the way from stored policies and bindings to what they say of a write: which policies a write meets ([`prepared`],
 //! [`matching`]), the versions of its objects ([`versions`]), parameters ([`params`]), answers to questions about rights
-//! ([`rights`]), and what follows from a violation ([`validating`], [`refusal`]). The expressions themselves, their order and
+//! ([`rights`]), what follows from a violation ([`validating`], [`refusal`]), and how objects are changed ([`mutating`],
+//! [`change`]). The expressions themselves, their order and
 //! their texts are `orch_rules::expression::policy`'s.
 //!
 //!     a write -> looked up by its resource -> selectors and rules -> parameters -> evaluated -> deny, warn, audit
@@ -14,7 +15,9 @@
 //! Invariant: a write that no policy names costs two look-ups, and allocates nothing.
 
 mod asked;
+mod change;
 mod matching;
+mod mutating;
 mod params;
 mod prepared;
 mod refusal;
@@ -25,8 +28,11 @@ mod validating;
 mod versions;
 mod write;
 
+pub(super) use self::mutating::MutatingAdmissionPolicy;
+use self::prepared::{Bound, Policies, PolicyKind};
 pub(super) use self::validating::ValidatingAdmissionPolicy;
-use super::Attributes;
+use super::{Attributes, View};
+use crate::follow::Maintained;
 
 /// Storage resources of policies and bindings, whose own writes no policy judges: one could not be removed any more.
 const UNJUDGED: [&str; 4] = [
@@ -40,4 +46,17 @@ const UNJUDGED: [&str; 4] = [
 fn is_judged(attributes: &Attributes<'_>) -> bool {
     // few: four kinds.
     attributes.resource.review.is_none() && !UNJUDGED.contains(&&*attributes.resource.storage)
+}
+
+/// The bound policies whose rules name the resource of the write. `None`: they have to be brought up first.
+fn looked_up<K: PolicyKind>(
+    policies: &Maintained<Policies<K>>,
+    attributes: &Attributes<'_>,
+    view: &View,
+) -> Option<Vec<Bound<K>>> {
+    let applied = view.applied();
+    if applied.state.collection(K::SOURCES[1]).is_empty() {
+        return Some(Vec::new());
+    }
+    policies.try_read(applied, |policies| policies.of_resource(&attributes.resource.plural))
 }

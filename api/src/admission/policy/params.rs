@@ -27,7 +27,8 @@ pub(super) fn resource<'a>(
     (api_version, kind): (&str, &str),
 ) -> Result<&'a Arc<Resource>, String> {
     attributes.registry.find_named(api_version, kind).ok_or_else(|| {
-        let version = if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") };
+        let version =
+            if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") };
         format!("failed to find resource referenced by paramKind: '{version}, Kind={kind}'")
     })
 }
@@ -44,8 +45,10 @@ pub(super) async fn collect(
 ) -> Result<Params, String> {
     let namespace = match (resource.namespaced, &*reference.namespace) {
         (true, "") if namespace.is_empty() => {
-            return Err("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
-                .to_owned());
+            return Err(
+                "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+                    .to_owned(),
+            );
         }
         (true, "") => namespace,
         (true, own) => own,

@@ -51,6 +51,51 @@ pub(super) fn subject(attributes: &Attributes<'_>) -> Subject {
     }
 }
 
+/// The reason why a mutation was not made.
+#[derive(Debug)]
+pub(super) enum PolicyFault {
+    /// The failure policy says what follows.
+    Policy(String),
+    /// The request fails.
+    Request(ApiError),
+}
+
+/// Errors of mutating policies, in order.
+#[derive(Debug, Default)]
+pub(super) struct PolicyErrors {
+    first: Option<PolicyReason>,
+    messages: Vec<String>,
+}
+
+impl PolicyErrors {
+    /// Adds the error of a condition or mutation.
+    pub(super) fn add_failure(&mut self, policy: &str, binding: &str, reason: &str) {
+        self.first.get_or_insert(PolicyReason::InvalidMutation);
+        self.messages.push(format!("policy '{policy}' with binding '{binding}' denied request: {reason}"));
+    }
+
+    /// Adds the error of a policy that cannot be evaluated.
+    pub(super) fn add_misconfiguration(&mut self, policy: &str, binding: Option<&str>, reason: &str) {
+        self.first.get_or_insert(PolicyReason::Forbidden);
+        self.messages.push(match binding {
+            Some(binding) => format!(
+                "policy '{policy}' with binding '{binding}' denied request: failed to configure binding: {reason}"
+            ),
+            None => format!("policy \"{policy}\" denied request: failed to configure policy: {reason}"),
+        });
+    }
+
+    /// # Errors
+    /// The refusal, where there are errors.
+    pub(super) fn refusal(self, attributes: &Attributes<'_>) -> Result<(), Refusal> {
+        let (Some(reason), Some(message)) = (self.first, self.messages.first().cloned()) else {
+            return Ok(());
+        };
+        let (subject, causes) = (subject(attributes), self.messages);
+        Err(Refusal::Error(ApiError::DeniedByPolicy { subject, message, reason, causes }))
+    }
+}
+
 /// Adds the annotation of a violation to the audit events of the request. The first one counts.
 pub(super) fn annotate_violation(
     attributes: &Attributes<'_>,

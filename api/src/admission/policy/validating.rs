@@ -11,12 +11,12 @@ use orch_rules::expression::policy::{Annotation, FailurePolicy, Input, Said, Val
 use orch_rules::validate::Distinct;
 use orch_schema::value::Value;
 
-use super::is_judged;
 use super::matching::Version;
 use super::prepared::{Action, Binding, Bound, Policies, Policy, PolicyKind};
 use super::refusal::{Denial, annotate_violation};
 use super::versions::{Converted, Names, converted};
 use super::write::{Objects, Param, Write};
+use super::{is_judged, looked_up};
 use crate::admission::{Additions, Attributes, Plugin, Ruling, View, rule};
 use crate::follow::Maintained;
 
@@ -55,19 +55,17 @@ impl Plugin for ValidatingAdmissionPolicy {
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
-        let applied = view.applied();
-        let plural = &*attributes.resource.plural;
-        if applied.state.collection(ValidatingPrograms::SOURCES[1]).is_empty() {
-            return rule(Ok(()));
-        }
-        let found = self.policies.try_read(applied, |policies| policies.of_resource(plural));
-        if found.as_ref().is_some_and(Vec::is_empty) {
+        let looked = looked_up(&self.policies, attributes, view);
+        if looked.as_ref().is_some_and(Vec::is_empty) {
             return rule(Ok(()));
         }
         Either::Right(Box::pin(async move {
-            let found = match found {
+            let found = match looked {
                 Some(found) => found,
-                None => self.policies.read(applied, |policies| policies.of_resource(plural)).await,
+                None => {
+                    let plural = &*attributes.resource.plural;
+                    self.policies.read(view.applied(), |policies| policies.of_resource(plural)).await
+                }
             };
             let mut judging = Judging::new(attributes, object, view);
             for bound in found {
@@ -194,12 +192,7 @@ impl<'a> Judging<'a> {
         }
     }
 
-    fn misconfigured(
-        &mut self,
-        policy: &Own,
-        binding: Option<&Binding>,
-        reason: &str,
-    ) {
+    fn misconfigured(&mut self, policy: &Own, binding: Option<&Binding>, reason: &str) {
         if policy.failure == FailurePolicy::Fail {
             let part = if binding.is_some() { "binding" } else { "policy" };
             let message = format!("failed to configure {part}: {reason}");
@@ -207,13 +200,7 @@ impl<'a> Judging<'a> {
         }
     }
 
-    fn deny(
-        &mut self,
-        policy: &Own,
-        binding: Option<&Binding>,
-        message: String,
-        reason: String,
-    ) {
+    fn deny(&mut self, policy: &Own, binding: Option<&Binding>, message: String, reason: String) {
         let binding = binding.map(|binding| binding.name.to_string()).unwrap_or_default();
         let policy = policy.name.to_string();
         self.denial.get_or_insert(Denial { policy, binding, message, reason });

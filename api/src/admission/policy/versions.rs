@@ -61,14 +61,10 @@ pub(super) async fn converted<'a>(
     version: &Version<'a>,
 ) -> Result<Converted<'a>, String> {
     let own = asked.attributes.resource;
-    let resource = match version {
-        Version::Own => own,
-        Version::Other(_, _, resource) => resource,
-    };
     Ok(Converted {
         version: Names::of(asked, version),
-        object: one(own, resource, version, object).await?,
-        old: one(own, resource, version, asked.attributes.old).await?,
+        object: shown_in(own, version, object).await?,
+        old: shown_in(own, version, asked.attributes.old).await?,
     })
 }
 
@@ -93,13 +89,32 @@ async fn convert(to: &Staged, from: Arc<WrittenAs>, object: Value) -> Result<Val
     shown.into_iter().next().ok_or_else(|| "the converter returned no object".to_owned())
 }
 
-async fn one<'a>(
+/// `object`, which is in `version`, in the form of the rules of its kind.
+///
+/// # Errors
+/// It cannot be converted: the reason.
+pub(super) async fn back(own: &Resource, version: &Version<'_>, object: Value) -> Result<Value, String> {
+    let Version::Other(_, _, from) = version else { return Ok(own.to_rules(object)) };
+    match (from.staged(), own.staged()) {
+        (Some(from), Some(own)) => convert(own, from.shown.clone(), object).await,
+        _ => Ok(from.to_rules(object)),
+    }
+}
+
+/// `object`, which is in the form of the rules of its kind, in `version`.
+///
+/// # Errors
+/// It cannot be converted: the reason.
+pub(super) async fn shown_in<'a>(
     own: &Resource,
-    to: &Resource,
     version: &Version<'_>,
     object: Option<&'a Value>,
 ) -> Result<Option<Cow<'a, Value>>, String> {
     let Some(object) = object else { return Ok(None) };
+    let to = match version {
+        Version::Own => own,
+        Version::Other(_, _, resource) => resource,
+    };
     if to.direct().is_some() {
         return Ok(Some(Cow::Owned(to.to_version(object.clone()))));
     }

@@ -95,7 +95,9 @@ impl<'a> Write<'a> {
         policy: &Policy<K>,
         binding: &Binding,
     ) -> Result<Params, String> {
-        let (Some(kind), Some(reference)) = (policy.param_kind(), &binding.params) else { return Ok(vec![None]) };
+        let (Some(kind), Some(reference)) = (policy.param_kind(), &binding.params) else {
+            return Ok(vec![None]);
+        };
         let resource = params::resource(self.asked.attributes, kind)?;
         params::collect(resource, reference, self.asked.namespace, self.view).await
     }

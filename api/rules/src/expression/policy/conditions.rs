@@ -54,7 +54,11 @@ impl Conditions {
     ///
     /// # Errors
     /// A question that has to be answered first.
-    pub(super) fn matched(&self, input: &Input<'_>, failure: FailurePolicy) -> Result<Matched, Box<Question>> {
+    pub(super) fn matched(
+        &self,
+        input: &Input<'_>,
+        failure: FailurePolicy,
+    ) -> Result<Matched, Box<Question>> {
         if self.0.is_empty() {
             return Ok(Matched::Yes);
         }

@@ -94,7 +94,8 @@ pub(super) type Values<'a> = [Option<Val<'a>>; AdmissionVariable::ALL.len()];
 
 impl<'a> Input<'a> {
     pub(super) fn values(&self, shown: Shown) -> Values<'a> {
-        let document = |of: Option<&'a Document<'a>>| Some(of.map_or(Val::Null, |of| Val::Map(Map::Object(of))));
+        let document =
+            |of: Option<&'a Document<'a>>| Some(of.map_or(Val::Null, |of| Val::Map(Map::Object(of))));
         let namespace = self.namespace.filter(|_| shown != Shown::WithoutNamespace);
         let authorizer = (shown != Shown::WithoutAuthorizer).then(|| {
             (Val::authorizer(self.decisions), Val::request_resource(self.decisions, self.target.clone()))

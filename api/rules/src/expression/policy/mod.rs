@@ -74,7 +74,11 @@ impl Compiled {
     }
 
     /// The value, or the text of the error.
-    fn evaluate<'v>(&'v self, group: &mut Group<'v>, budget: &mut Budget) -> Result<Result<Val<'v>, String>, End> {
+    fn evaluate<'v>(
+        &'v self,
+        group: &mut Group<'v>,
+        budget: &mut Budget,
+    ) -> Result<Result<Val<'v>, String>, End> {
         let program = match &self.program {
             Ok(program) => program,
             Err(reason) => return Ok(Err(format!("{COMPILATION_ERROR}: {reason}"))),

@@ -30,7 +30,8 @@ struct Write {
 fn evaluate<T>(write: &Write, answers: &Answers, run: impl Fn(&Input<'_>) -> Result<T, Box<Question>>) -> T {
     let document = |value| Document::new("v1", "ConfigMap", value);
     let (object, old, params) = (document(&write.object), document(&write.old), document(&write.params));
-    let request = json!({"operation": "CREATE", "name": "n", "userInfo": {"username": "ann"}, "dryRun": false});
+    let request =
+        json!({"operation": "CREATE", "name": "n", "userInfo": {"username": "ann"}, "dryRun": false});
     let target = ResourceTarget { resource: "configmaps".into(), ..ResourceTarget::default() };
     let input = Input {
         object: object.as_ref(),
@@ -102,7 +103,8 @@ fn messages_are_made_given_or_the_expression() {
 fn errors_follow_the_failure_policy_and_violations_do_not() {
     let spec = json!({"validations": [{"expression": "object.data.none == 'x'"}, {"expression": "false", "message": "m"}]});
     let write = config_map(json!({"k": "v"}));
-    let text = "expression 'object.data.none == \"x\"' resulted in error: no such key: none".replace('"', "'");
+    let text =
+        "expression 'object.data.none == \"x\"' resulted in error: no such key: none".replace('"', "'");
     assert_eq!(said(&spec, &write), [Said::Failed(text.clone()), denied("m")]);
     assert_eq!(verdict_of(&spec, &write, FailurePolicy::Ignore).said, [Said::Ignored(text), denied("m")]);
     let broken = json!({"validations": [{"expression": "object +"}]});
@@ -112,14 +114,16 @@ fn errors_follow_the_failure_policy_and_violations_do_not() {
 
 #[test]
 fn conditions_skip_a_policy() {
-    let of = |conditions: Value| json!({"matchConditions": conditions, "validations": [{"expression": "false"}]});
+    let of =
+        |conditions: Value| json!({"matchConditions": conditions, "validations": [{"expression": "false"}]});
     let condition = |source: &str| json!({"name": "c", "expression": source});
     let write = config_map(json!({}));
     let no = of(json!([condition("object.data.none == 'x'"), condition("object.metadata.name != 'n'")]));
     assert_eq!(said(&no, &write), [], "one that is false decides");
     let yes = of(json!([condition("request.operation == 'CREATE'"), condition("namespaceObject == null")]));
     assert_eq!(said(&yes, &write).len(), 1);
-    let failing = of(json!([condition("object.data.none == 'x'"), condition("true"), condition("object.none == 1")]));
+    let failing =
+        of(json!([condition("object.data.none == 'x'"), condition("true"), condition("object.none == 1")]));
     let text = "[expression 'object.data.none == 'x'' resulted in error: no such key: none, expression 'object.none == 1' \
                 resulted in error: no such key: none]";
     assert_eq!(said(&failing, &write), [Said::Failed(text.to_owned())]);
@@ -165,10 +169,7 @@ fn annotations_without_a_value_are_left_out_and_errors_refuse() {
         [
             Annotation::Published("a".to_owned(), "x".to_owned()),
             failed("string(object.data.none)", "no such key: none"),
-            failed(
-                "string(authorizer.path('/').check('get').allowed())",
-                "no such attribute(s): authorizer"
-            ),
+            failed("string(authorizer.path('/').check('get').allowed())", "no such attribute(s): authorizer"),
         ]
     );
     assert_eq!(verdict_of(&spec, &config_map(json!({})), FailurePolicy::Ignore).annotations.len(), 1);
@@ -203,7 +204,8 @@ fn questions_are_asked_once_and_the_answers_used() {
         ],
     });
     let (programs, answers) = (ValidatingPrograms::compile(&spec, &ORCH), Answers::default());
-    let found = evaluate(&config_map(json!({})), &answers, |input| programs.validate(input, FailurePolicy::Fail));
+    let found =
+        evaluate(&config_map(json!({})), &answers, |input| programs.validate(input, FailurePolicy::Fail));
     let last = denied("failed expression: authorizer.requestResource.check('delete').allowed()");
     assert_eq!(found.said, [Said::Holds, Said::Holds, last]);
     let asked = answers.0.lock().unwrap().len();
@@ -246,5 +248,7 @@ fn mutations_make_documents() {
     assert_eq!(patch.kind, MutationKind::JsonPatch);
     assert_eq!(patch.document, json!([{"op": "add", "path": "/data/a~1b", "value": {"x": [1, 2]}}]));
     assert!(made(2).unwrap_err().contains("unexpected type name \"Object.status\""));
-    assert!(made(3).unwrap_err().starts_with("compilation error: must evaluate to list(JSONPatch) but got dyn"));
+    assert!(
+        made(3).unwrap_err().starts_with("compilation error: must evaluate to list(JSONPatch) but got dyn")
+    );
 }

@@ -112,8 +112,8 @@ impl<'r> RulePart<'r> {
 fn with_head(object: &Value, (api_version, kind): &(Value, Value)) -> Value {
     let mut object = object.clone();
     if let Some(members) = object.as_object_mut() {
-        members.insert("apiVersion".into(), api_version.clone());
-        members.insert("kind".into(), kind.clone());
+        members.insert("apiVersion", api_version.clone());
+        members.insert("kind", kind.clone());
     }
     object
 }

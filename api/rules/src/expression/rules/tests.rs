@@ -1,6 +1,6 @@
 //! Rules of schemas, at the definition and over objects.
 
-use orch_expression::{Allowance, Budget};
+use orch_expression::{Allowance, Budget, Exhausted};
 use orch_proto::brand::ORCH;
 use orch_schema::json;
 use orch_schema::value::Value;
@@ -363,7 +363,7 @@ fn names_of_types_are_bounded() {
         "x-orch-validations": [{"rule": "self.x != ''"}]});
     let deep = (0..40).fold(leaf, |inner, _| {
         let mut around = json!({"type": "object", "properties": {}});
-        around["properties"].as_object_mut().unwrap().insert(name.as_str().into(), inner);
+        around["properties"].as_object_mut().unwrap().insert(name.as_str(), inner);
         around
     });
     assert!(told(&deep).is_empty());

@@ -117,7 +117,7 @@ fn validate_spec(spec: &Value, operations: &[&str], path: &Path) -> FieldErrors 
 fn validate_param_ref(reference: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let (name, selector) = (reference.text("name"), reference.at("selector"));
-    let mut exclude = |field: &str, errors: &mut FieldErrors| {
+    let exclude = |field: &str, errors: &mut FieldErrors| {
         errors.push(FieldError::forbidden(path.child(field), "name and selector are mutually exclusive"));
     };
     if !name.is_empty() {

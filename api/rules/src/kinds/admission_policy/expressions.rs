@@ -54,11 +54,7 @@ impl Compiling<'_> {
     }
 }
 
-fn refusal(
-    compiled: Result<Result<(), String>, Exhausted>,
-    source: &str,
-    path: &Path,
-) -> Option<FieldError> {
+fn refusal(compiled: Result<Result<(), String>, Exhausted>, source: &str, path: &Path) -> Option<FieldError> {
     match compiled {
         Ok(Ok(())) => None,
         Ok(Err(reason)) => Some(FieldError::invalid_str(path.clone(), source, &reason)),

@@ -59,9 +59,11 @@ fn expressions_are_refused_in_the_reference_words() {
     check(expression("object.data.k != 'bad'"), &[]);
     check(
         expression("object.x + "),
-        &["spec.validations[0].expression: Invalid value: \"object.x + \": compilation failed: ERROR: <input>:1:12: \
+        &[
+            "spec.validations[0].expression: Invalid value: \"object.x + \": compilation failed: ERROR: <input>:1:12: \
            Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', \
-           NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n | object.x + \n | ...........^"],
+           NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n | object.x + \n | ...........^",
+        ],
     );
     check(
         expression("'text'"),
@@ -88,9 +90,11 @@ fn expressions_are_refused_in_the_reference_words() {
     );
     check(
         json!({"validations": [{"expression": "true", "messageExpression": "authorizer.path('/x').check('get').reason()"}]}),
-        &["spec.validations[0].messageExpression: Invalid value: \"authorizer.path('/x').check('get').reason()\": \
+        &[
+            "spec.validations[0].messageExpression: Invalid value: \"authorizer.path('/x').check('get').reason()\": \
            compilation failed: ERROR: <input>:1:1: undeclared reference to 'authorizer' (in container '')\n | \
-           authorizer.path('/x').check('get').reason()\n | ^"],
+           authorizer.path('/x').check('get').reason()\n | ^",
+        ],
     );
 }
 
@@ -99,12 +103,20 @@ fn variables_are_known_behind_them() {
     let of = |variables: Value, source: &str| json!({"variables": variables, "validations": [{"expression": source}]});
     check(of(json!([{"name": "n", "expression": "size(object.data)"}]), "variables.n > 1"), &[]);
     check(
-        of(json!([{"name": "a", "expression": "variables.b"}, {"name": "b", "expression": "1"}]), "variables.b == 1"),
-        &["spec.variables[0].expression: Invalid value: \"variables.b\": compilation failed: ERROR: <input>:1:10: \
-           undefined field 'b'\n | variables.b\n | .........^"],
+        of(
+            json!([{"name": "a", "expression": "variables.b"}, {"name": "b", "expression": "1"}]),
+            "variables.b == 1",
+        ),
+        &[
+            "spec.variables[0].expression: Invalid value: \"variables.b\": compilation failed: ERROR: <input>:1:10: \
+           undefined field 'b'\n | variables.b\n | .........^",
+        ],
     );
     check(
-        of(json!([{"name": "", "expression": ""}, {"name": "in", "expression": "1"}, {"name": "a-b", "expression": "1"}]), "true"),
+        of(
+            json!([{"name": "", "expression": ""}, {"name": "in", "expression": "1"}, {"name": "a-b", "expression": "1"}]),
+            "true",
+        ),
         &[
             "spec.variables[0].name: Required value: name is not specified",
             "spec.variables[0].expression: Required value: expression is not specified",
@@ -172,14 +184,9 @@ fn a_policy_says_something_and_about_something() {
 
 #[test]
 fn kinds_of_parameters_are_named_in_full() {
-    let of = |version: &str, kind: &str| {
-        json!({"paramKind": {"apiVersion": version, "kind": kind}, "validations": [{"expression": "true"}]})
-    };
+    let of = |version: &str, kind: &str| json!({"paramKind": {"apiVersion": version, "kind": kind}, "validations": [{"expression": "true"}]});
     check(of("rules.example.com/v1", "Limit"), &[]);
-    check(
-        of("", ""),
-        &["spec.paramKind.apiVersion: Required value", "spec.paramKind.kind: Required value"],
-    );
+    check(of("", ""), &["spec.paramKind.apiVersion: Required value", "spec.paramKind.kind: Required value"]);
     check(
         of("a/b/c", "K"),
         &["spec.paramKind.apiVersion: Invalid value: \"a/b/c\": unexpected GroupVersion string: a/b/c"],
@@ -195,7 +202,8 @@ fn rules_over_resources_are_checked_as_those_of_webhooks() {
         spec
     };
     let at = |rest: &str| format!("spec.matchConstraints.resourceRules[0].{rest}");
-    let empty = ["apiGroups", "apiVersions", "resources", "operations"].map(|field| at(&format!("{field}: Required value")));
+    let empty = ["apiGroups", "apiVersions", "resources", "operations"]
+        .map(|field| at(&format!("{field}: Required value")));
     check(of(json!({})), &empty.each_ref().map(String::as_str));
     let mixed = json!({
         "apiGroups": ["*", "a"], "apiVersions": ["*", ""], "resources": ["*", "a", "a/*", "a/b", "*/c", "d/c", "*/*"],
@@ -205,18 +213,28 @@ fn rules_over_resources_are_checked_as_those_of_webhooks() {
         at("resourceNames[1]: Duplicate value: \"a\""),
         at("resourceNames[2]: Invalid value: \"x/y\": may not contain '/'"),
         at("apiGroups: Invalid value: [\"*\",\"a\"]: if '*' is present, must not specify other API groups"),
-        at("apiVersions: Invalid value: [\"*\",\"\"]: if '*' is present, must not specify other API versions"),
+        at(
+            "apiVersions: Invalid value: [\"*\",\"\"]: if '*' is present, must not specify other API versions",
+        ),
         at("apiVersions[1]: Required value"),
         at("resources[3]: Invalid value: \"a/b\": if 'a/*' is present, must not specify a/b"),
         at("resources[5]: Invalid value: \"d/c\": if '*/c' is present, must not specify d/c"),
-        at("resources: Invalid value: [\"*\",\"a\",\"a/*\",\"a/b\",\"*/c\",\"d/c\",\"*/*\"]: if '*/*' is present, must not \
-            specify other resources"),
-        at("resources: Invalid value: [\"*\",\"a\",\"a/*\",\"a/b\",\"*/c\",\"d/c\",\"*/*\"]: if '*' is present, must not \
-            specify other resources without subresources"),
+        at(
+            "resources: Invalid value: [\"*\",\"a\",\"a/*\",\"a/b\",\"*/c\",\"d/c\",\"*/*\"]: if '*/*' is present, must not \
+            specify other resources",
+        ),
+        at(
+            "resources: Invalid value: [\"*\",\"a\",\"a/*\",\"a/b\",\"*/c\",\"d/c\",\"*/*\"]: if '*' is present, must not \
+            specify other resources without subresources",
+        ),
         at("scope: Unsupported value: \"World\": supported values: \"*\", \"Cluster\", \"Namespaced\""),
-        at("operations: Invalid value: [\"*\",\"PATCH\"]: if '*' is present, must not specify other operations"),
-        at("operations[1]: Unsupported value: \"PATCH\": supported values: \"*\", \"CONNECT\", \"CREATE\", \"DELETE\", \
-            \"UPDATE\""),
+        at(
+            "operations: Invalid value: [\"*\",\"PATCH\"]: if '*' is present, must not specify other operations",
+        ),
+        at(
+            "operations[1]: Unsupported value: \"PATCH\": supported values: \"*\", \"CONNECT\", \"CREATE\", \"DELETE\", \
+            \"UPDATE\"",
+        ),
     ];
     let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
     check(of(mixed), &expected);
@@ -265,8 +283,10 @@ fn bindings_name_a_policy_and_what_follows() {
     check_create(
         &MutatingAdmissionPolicyBinding,
         json!({"spec": {"policyName": "p", "matchResources": {"resourceRules": rules(&["pods"], &["DELETE"])}}}),
-        &["spec.matchResources.resourceRules.operations: Unsupported value: \"DELETE\": supported values: \"*\", \
-           \"CONNECT\", \"CREATE\", \"UPDATE\""],
+        &[
+            "spec.matchResources.resourceRules.operations: Unsupported value: \"DELETE\": supported values: \"*\", \
+           \"CONNECT\", \"CREATE\", \"UPDATE\"",
+        ],
     );
 }
 
@@ -289,26 +309,34 @@ fn mutations_make_what_their_type_says() {
     let at = "spec.mutations[0]";
     check(
         apply("\"text\""),
-        &[&format!("{at}.applyConfiguration.expression: Invalid value: \"\\\"text\\\"\": must evaluate to Object but got \
-                    string")],
+        &[&format!(
+            "{at}.applyConfiguration.expression: Invalid value: \"\\\"text\\\"\": must evaluate to Object but got \
+                    string"
+        )],
     );
     check(
         patch("\"text\""),
-        &[&format!("{at}.jsonPatch.expression: Invalid value: \"\\\"text\\\"\": must evaluate to list(JSONPatch) but got \
-                    string")],
+        &[&format!(
+            "{at}.jsonPatch.expression: Invalid value: \"\\\"text\\\"\": must evaluate to list(JSONPatch) but got \
+                    string"
+        )],
     );
     check(apply(""), &[&format!("{at}.applyConfiguration.expression: Required value")]);
     check(
         json!({"patchType": "JSONPatch", "applyConfiguration": {"expression": "Object{}"}}),
         &[
-            &format!("{at}.applyConfiguration: Invalid value: \"{{applyConfiguration}}\": must not be specified when \
-                      patchType is JSONPatch"),
+            &format!(
+                "{at}.applyConfiguration: Invalid value: \"{{applyConfiguration}}\": must not be specified when \
+                      patchType is JSONPatch"
+            ),
             &format!("{at}.jsonPatch: Required value: must be specified when patchType is JSONPatch"),
         ],
     );
     check(
         json!({"patchType": "Magic"}),
-        &[&format!("{at}.patchType: Unsupported value: \"Magic\": supported values: \"ApplyConfiguration\", \"JSONPatch\"")],
+        &[&format!(
+            "{at}.patchType: Unsupported value: \"Magic\": supported values: \"ApplyConfiguration\", \"JSONPatch\""
+        )],
     );
     check_create(
         &MutatingAdmissionPolicy,

@@ -58,7 +58,7 @@ impl Kind {
     fn decoded(&self, text: &str) -> Result<(Value, bool), String> {
         let mut object = json(text);
         for name in ["apiVersion", "kind"] {
-            object.as_object_mut().unwrap().remove(name);
+            object.as_object_mut().unwrap().swap_remove(name);
         }
         let Compiled { schema, root, .. } = &self.compiled;
         let decoded = decode_json(schema, *root, object.to_string().as_bytes(), Limits::default());

@@ -7,12 +7,11 @@ use orch_proto::Brand;
 use orch_schema::budget::count_step;
 use orch_schema::value::Value;
 
+use super::place::Place;
 use crate::expression::Budget;
 use crate::expression::rules::{RULES_COST_MAX, RulePart, SchemaRules};
 use crate::validate::tree::Tree;
 use crate::validate::{FieldErrors, Path};
-
-use super::place::Place;
 
 /// The errors of defaults in `schema`, which `root` is the place of.
 pub(super) fn validate(schema: &Value, root: &Place<'_>, brand: &'static Brand) -> FieldErrors {
