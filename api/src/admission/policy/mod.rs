@@ -15,6 +15,7 @@
 //! Invariant: a write that no policy names costs two look-ups, and allocates nothing.
 
 mod asked;
+mod authority;
 mod change;
 mod matching;
 mod mutating;
@@ -22,12 +23,11 @@ mod params;
 mod prepared;
 mod refusal;
 mod rights;
-#[cfg(test)]
-mod tests;
 mod validating;
 mod versions;
 mod write;
 
+pub(super) use self::authority::confirm_params;
 pub(super) use self::mutating::MutatingAdmissionPolicy;
 use self::prepared::{Bound, Policies, PolicyKind};
 pub(super) use self::validating::ValidatingAdmissionPolicy;
@@ -42,10 +42,15 @@ const UNJUDGED: [&str; 4] = [
     "mutatingadmissionpolicybindings.admissionregistration",
 ];
 
+/// Whether the write is one of a policy or binding.
+pub(super) fn is_of_policies(attributes: &Attributes<'_>) -> bool {
+    // few: four kinds.
+    UNJUDGED.contains(&&*attributes.resource.storage)
+}
+
 /// Whether policies are asked about the write: not about policies, nor about reviews, which are not stored.
 fn is_judged(attributes: &Attributes<'_>) -> bool {
-    // few: four kinds.
-    attributes.resource.review.is_none() && !UNJUDGED.contains(&&*attributes.resource.storage)
+    attributes.resource.review.is_none() && !is_of_policies(attributes)
 }
 
 /// The bound policies whose rules name the resource of the write. `None`: they have to be brought up first.

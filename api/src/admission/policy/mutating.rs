@@ -134,8 +134,7 @@ impl<'a> Mutating<'a> {
     ) -> Vec<Invocation<'a>> {
         let mut invocations = Vec::new();
         for Bound { policy, bindings } in found {
-            let matched = self.write.matched(&policy.matching, Some(object));
-            let version = match matched.and_then(|of| self.write.check_param_kind(policy).map(|()| of)) {
+            let version = match self.version(policy, object) {
                 Ok(Some(version)) => version,
                 Ok(None) => continue,
                 Err(reason) => {
@@ -156,6 +155,17 @@ impl<'a> Mutating<'a> {
             }
         }
         invocations
+    }
+
+    /// The version by which `policy` is about the write of `object`.
+    fn version(
+        &self,
+        policy: &Policy<MutatingPrograms>,
+        object: &Value,
+    ) -> Result<Option<Version<'a>>, String> {
+        let Some(version) = self.write.matched(&policy.matching, Some(object))? else { return Ok(None) };
+        self.write.check_param_kind(policy)?;
+        Ok(Some(version))
     }
 
     async fn params(
@@ -223,7 +233,7 @@ impl<'a> Mutating<'a> {
         object: &Value,
     ) -> Result<Option<After>, ApiError> {
         let Invocation { policy, binding, param, version } = invocation;
-        let asked = &self.write.asked;
+        let asked = self.write.asked;
         let own = asked.attributes.resource;
         let shown = shown_in(own, version, Some(object)).await;
         let old = shown_in(own, version, asked.attributes.old).await;
@@ -232,18 +242,14 @@ impl<'a> Mutating<'a> {
             return Ok(None);
         };
         let mut shown = shown.into_owned();
-        let names = Names::of(asked, version);
-        let request = asked.document(&names, &Names::of(asked, &Version::Own));
+        let names = Names::of(&asked, version);
+        let request = asked.document(&names, &Names::of(&asked, &Version::Own));
         let programs = policy.programs(asked.attributes.brand);
         let param = Param { object: param.as_ref(), kind: policy.param_kind() };
-        let objects = |object| Objects {
-            version: &names,
-            object: Some(object),
-            old: old.as_deref(),
-            request: &request,
-        };
+        let around = Objects { version: &names, object: None, old: old.as_deref(), request: &request };
         let conditions = |input: &Input<'_>| programs.matched(input, policy.failure);
-        match self.write.evaluate(policy, objects(&shown), param, conditions).await {
+        match self.write.evaluate(policy, Objects { object: Some(&shown), ..around }, param, conditions).await
+        {
             Matched::Yes => {}
             Matched::No => return Ok(None),
             Matched::Failed(reason) => {
@@ -255,7 +261,10 @@ impl<'a> Mutating<'a> {
         let mut is_dirty = false;
         for at in 0..programs.mutations() {
             let mutation = |input: &Input<'_>| programs.evaluate(at, input);
-            let made = self.write.evaluate(policy, objects(&shown), param, mutation).await;
+            let made = self
+                .write
+                .evaluate(policy, Objects { object: Some(&shown), ..around }, param, mutation)
+                .await;
             match made.map(|made| applied(&target, &shown, made)) {
                 Ok(Ok(after)) => {
                     shown = after;

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use orch_expression::{Decision, Decisions, Question, ResourceTarget, Target};
+use orch_rules::expression::policy::{Decision, Decisions, Question, ResourceTarget, Target};
 use orch_rules::selector::LabelSelector;
 
 use super::asked::Asked;

@@ -5,9 +5,8 @@
 
 use std::sync::OnceLock;
 
-use orch_expression::{Question, ResourceTarget};
 use orch_raft::state::NAMESPACES;
-use orch_rules::expression::policy::{Document, Input};
+use orch_rules::expression::policy::{Document, Input, Question, ResourceTarget};
 use orch_schema::value::Value;
 
 use super::asked::{Asked, namespace_document};

@@ -21,7 +21,8 @@ pub use self::input::{Document, Input};
 pub use self::mutate::{Made, MutatingPrograms, MutationKind};
 pub use self::validate::{Annotation, Said, ValidatingPrograms, Verdict};
 use crate::expression::Exhausted;
-use orch_expression::{Budget, EvaluationError, Group, Limits, Program, Question, Val};
+use orch_expression::{Budget, EvaluationError, Group, Limits, Program, Val};
+pub use orch_expression::{Decision, Decisions, Question, ResourceTarget, Target};
 
 /// Cost of the validations of one policy with one binding and one parameter, and of one mutation. The reference's, as the
 /// next one.

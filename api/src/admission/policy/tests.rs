@@ -1,1 +1,0 @@
-//! Policies over stored objects, in memory.
