@@ -7,10 +7,10 @@ use orch_schema::value::Value;
 fn message(source: &str) -> Option<String> {
     let scope = Scope::default().with_variable("self", Type::String);
     let mut charge = Allowance::of(u64::MAX);
-    let ast = Ast::check(source, &scope, &mut charge).unwrap();
+    let ast = Ast::check(source, &scope, &mut charge).expect("the steps are not bounded");
     let ast = ast.unwrap_or_else(|error| panic!("{source}: {error}"));
     assert_eq!(*ast.result(), Type::String, "{source}");
-    let program = ast.program(PatternLimits::STANDING, &mut charge).unwrap();
+    let program = ast.program(PatternLimits::STANDING, &mut charge).expect("as above");
     let document = Value::from("x");
     let variables = [Some(Val::json(&document))];
     let value = program.evaluate(&variables, Limits::CALL, &mut Budget::of(10_000_000)).ok()?;
@@ -24,7 +24,7 @@ fn messages_are_those_that_were_recorded() {
     let mut cases = 0;
     for line in recorded {
         cases += 1;
-        let (source, expected) = line.split_once(" => ").unwrap();
+        let (source, expected) = line.split_once(" => ").expect("each line has a value");
         let told = message(source);
         if told.as_deref() != Some(expected).filter(|expected| *expected != "!") {
             wrong.push(format!("{source}: {told:?} instead of {expected:?}"));

@@ -208,12 +208,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         (client("serviceaccount-controller"), client("root-ca-certificate-publisher-controller"));
     let token_cleaner = client("token-cleaner-controller");
     let counter = client("resourcequota-controller");
-    let publish = || async {
-        match &options.root_ca {
-            Some(authority) => root_ca::run(&publisher, authority.clone()).await,
-            None => std::future::pending().await,
-        }
-    };
+    let publish = || publish_root(&publisher, options);
     let allocator = client("ipallocator-repair-controller");
     let ranger = client("service-cidr-controller");
     let protectors = PROTECTED.map(|of| (of, client(of.controller())));
@@ -264,6 +259,14 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         },
     ];
     join_all(loops).await;
+}
+
+/// Gives each namespace the certificate of the cluster's root, where the server has one.
+async fn publish_root<S: Store>(publisher: &Client<S>, options: &Options) -> Result<Infallible, ApiError> {
+    match &options.root_ca {
+        Some(authority) => root_ca::run(publisher, authority.clone()).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Keeps the date of token tracking and collects old leases of servers, where the members are known.

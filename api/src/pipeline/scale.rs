@@ -97,7 +97,7 @@ impl<S: Store> Pipeline<S> {
             let tree = tree_for_rules(scaled.object.resource, &object, request.budget).await?;
             if !scaled.has_replicas(&tree) {
                 let path = quoted(&scaled.replicas_path());
-                return Err(ApiError::Unsupported(format!("the spec replicas field {path} does not exist")));
+                return Err(ApiError::BadRequest(format!("the spec replicas field {path} does not exist")));
             }
             return Ok(scaled.written(&tree));
         }

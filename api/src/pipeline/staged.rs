@@ -1,8 +1,9 @@
 //! The conversion stage: objects of declared kinds between the state and the renderer, and between the rules and the store.
 //!
-//! Owns which objects are converted, in batches of which size, and what is checked and completed afterwards: what another
-//! server returns is pruned and gets the defaults of the version's schema, as in the reference. Objects whose bytes are
-//! current pass undecoded; those of built-in kinds pass untouched.
+//! Owns which objects are converted, in batches of which size, and what is checked and completed around it, as in the
+//! reference: an object gets the defaults of its own version before it is converted, is pruned afterwards, and gets those of
+//! the other version only where it is stored in that. Objects whose bytes are current pass undecoded; those of built-in kinds
+//! pass untouched.
 //!
 //! Invariant: behind the stage an object has the identity and the revision that it had before it.
 
@@ -237,14 +238,15 @@ fn convert(
     target: Target,
     pieces: Vec<(Arc<WrittenAs>, Value)>,
 ) -> Staging<Value> {
-    let (to, schema, type_id) = match target {
-        Target::Shown => (&staged.shown, &resource.schema, resource.type_id),
-        Target::Stored => (&staged.stored, &staged.stored_schema, staged.stored_type),
+    let (to, schema, type_id, of_converted) = match target {
+        Target::Shown => (&staged.shown, &resource.schema, resource.type_id, Defaults::Absent),
+        Target::Stored => (&staged.stored, &staged.stored_schema, staged.stored_type, Defaults::Applied),
     };
     let mut job = Job {
         resource: resource.clone(),
         schema: schema.clone(),
         type_id,
+        of_converted,
         values: Vec::with_capacity(pieces.len()),
         sent: Vec::new(),
     };
@@ -254,6 +256,15 @@ fn convert(
             job.values.push(object);
             continue;
         }
+        // It may lack defaults of a definition that came later.
+        let is_older = written_as.version == staged.stored.version && written_as != staged.stored;
+        let object = match is_older {
+            true => match completed(&staged.stored_schema, staged.stored_type, object, Defaults::Applied) {
+                Ok(object) => object,
+                Err(error) => return Either::Left(ready(Err(error))),
+            },
+            false => object,
+        };
         job.values.push(Value::Null);
         job.sent.push((at, Identity::of(&object)));
         batch.push(Piece { written_as, object });
@@ -273,6 +284,7 @@ struct Job {
     /// The schema of the form that they are converted to.
     schema: Tables,
     type_id: TypeId,
+    of_converted: Defaults,
     /// The objects; null for those that the converter has.
     values: Vec<Value>,
     /// Place and identity of each object that the converter has, in order.
@@ -293,20 +305,26 @@ impl Identity {
 
 impl Job {
     /// The objects in their new form.
-    fn finish(mut self, converted: Result<Converted, Failure>) -> Result<Vec<Value>, ApiError> {
+    fn finish(self, converted: Result<Converted, Failure>) -> Result<Vec<Value>, ApiError> {
         let converted = converted.map_err(|Failure(reason)| ApiError::Unconverted(reason))?;
         let (asked, given) = (self.sent.len(), converted.len());
         if asked != given {
             return Err(broken(&self.resource, &format!("it returned {given} objects for {asked}")));
         }
-        for ((at, identity), value) in self.sent.into_iter().zip(converted) {
-            if Identity::of(&value) != identity {
-                return Err(broken(&self.resource, "it changed the identity of an object"));
-            }
-            self.values[at] = value;
-        }
         let (schema, type_id) = (self.schema, self.type_id);
-        self.values.into_iter().map(|value| completed(&schema, type_id, value)).collect()
+        let mut sent = self.sent.into_iter().zip(converted).peekable();
+        let mut finished = Vec::with_capacity(self.values.len());
+        for (at, value) in self.values.into_iter().enumerate() {
+            let (value, defaults) = match sent.next_if(|((of, _), _)| *of == at) {
+                Some(((_, identity), value)) if Identity::of(&value) == identity => {
+                    (value, self.of_converted)
+                }
+                Some(_) => return Err(broken(&self.resource, "it changed the identity of an object")),
+                None => (value, Defaults::Applied),
+            };
+            finished.push(completed(&schema, type_id, value, defaults)?);
+        }
+        Ok(finished)
     }
 }
 
@@ -315,15 +333,24 @@ fn broken(resource: &Resource, told: &str) -> ApiError {
     ApiError::Internal(format!("the converter of {}: {told}", resource.storage))
 }
 
-/// `value` without the fields that its type lacks, with the type's defaults.
-fn completed(schema: &Schema, type_id: TypeId, value: Value) -> Result<Value, ApiError> {
+/// Whether an object gets the defaults of the form that it is completed in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Defaults {
+    Applied,
+    Absent,
+}
+
+/// `value` without the fields that its type lacks.
+fn completed(schema: &Schema, type_id: TypeId, value: Value, defaults: Defaults) -> Result<Value, ApiError> {
     let mut json = Vec::with_capacity(1024);
     write_value(&value, &mut json);
     drop(value);
     let decoded = decode_json(schema, type_id, &json, Limits::patched());
     let Decoded { mut value, .. } = decoded
         .map_err(|error| ApiError::Unconverted(format!("a converted object cannot be decoded: {error}")))?;
-    apply_defaults(schema, type_id, &mut value);
+    if defaults == Defaults::Applied {
+        apply_defaults(schema, type_id, &mut value);
+    }
     Ok(value)
 }
 

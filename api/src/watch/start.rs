@@ -75,13 +75,11 @@ impl<S: Store> Watch<S> {
                 let state = pipeline.state_for(revision).await?;
                 let collection = state.collection(&request.resource.storage);
                 let position = state.applied();
+                let (read, store) = ((&*collection, position), &pipeline.store);
+                let (namespace, selector) = (scope.namespace(), &scope.selector);
                 let lookup = match scope.path {
                     Some(_) => None,
-                    None => {
-                        let (read, store) = ((&*collection, position), &pipeline.store);
-                        let (namespace, selector) = (scope.namespace(), &scope.selector);
-                        pipeline.indexes.lookup(store, request.resource, read, namespace, selector).await
-                    }
+                    None => pipeline.indexes.lookup(store, request.resource, read, namespace, selector).await,
                 };
                 let beginning = Arc::new(Beginning { collection, lookup });
                 (Phase::Initial { beginning, after: "".into() }, position)

@@ -229,7 +229,9 @@ mod tests {
         let error = entry_from_wire(later, FEATURE_LEVEL_MAX).unwrap_err();
         assert!(error.newer, "{error}");
         let text = error.to_string();
-        assert!(text.contains("format 3") && text.contains("up to 2") && text.contains("upgrade"), "{text}");
+        let (of_entry, readable) =
+            (format!("format {}", FEATURE_LEVEL_MAX + 1), format!("up to {FEATURE_LEVEL_MAX}"));
+        assert!(text.contains(&of_entry) && text.contains(&readable) && text.contains("upgrade"), "{text}");
         let lost = wire::Entry { log_id, payload: None, format: LEVEL_EXPLICIT_BLANK };
         assert!(!entry_from_wire(lost, FEATURE_LEVEL_MAX).unwrap_err().newer);
         let old = wire::Entry { log_id, payload: None, format: 0 };

@@ -99,7 +99,7 @@ impl<'a> Checker<'a> {
     fn fault_of_arguments(&mut self, id: u64, name: &str, style: Style, arguments: &[Type]) {
         // A fault in an argument was reported there.
         // few: the arguments of one call.
-        if arguments.iter().any(|argument| *argument == Type::Error) {
+        if arguments.contains(&Type::Error) {
             return;
         }
         let name_of = |argument| self.scope.written(&self.unknowns.resolved(argument)).to_string();

@@ -51,8 +51,11 @@ struct Walk<'a> {
     checked: &'a Checked,
     sizes: &'a dyn Sizes,
     /// Variables of loops and bindings around the node, with their sizes and paths.
-    locals: Vec<(&'a str, Option<Range>, Option<Vec<&'a str>>)>,
+    locals: Vec<Local<'a>>,
 }
+
+/// A variable of a loop or a binding: its name, the size of its value, and the path where that stands.
+type Local<'a> = (&'a str, Option<Range>, Option<Vec<&'a str>>);
 
 impl<'a> Walk<'a> {
     fn node(&mut self, node: &'a IdedExpr) -> Known<'a> {

@@ -212,6 +212,11 @@ impl<'v> Run<'v> {
         self.tick(crate::length(values))
     }
 
+    /// Whether so many steps of matching are left; they are not taken.
+    pub(crate) fn has_match_steps(&self, steps: u64) -> Result<(), Failure> {
+        if steps > self.pattern_steps_left { Err(too_costly()) } else { Ok(()) }
+    }
+
     /// Takes steps of matching.
     pub(crate) fn match_steps(&mut self, steps: u64) -> Result<(), Failure> {
         match self.pattern_steps_left.checked_sub(steps) {

@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use super::conversions::of_double;
+use super::strings;
 use super::times::{text_of_duration, text_of_timestamp};
 use crate::error::{Failure, fault, no_overload};
 use crate::evaluate::{Outcome, Run};
-use crate::value::Val;
+use crate::value::{Map, Val};
 
 /// Decimal places where none are given, and at most.
 const PLACES: usize = 6;
@@ -196,13 +197,11 @@ fn plain(run: &mut Run<'_>, out: &mut String, value: &Val<'_>, is_inside: bool) 
             run.make_bytes(NUMBER_BYTES)?;
             out.push_str(&format!("{number:.PLACES$}"));
         }
-        Val::Double(number) if is_inside && !number.is_finite() => {
-            out.push_str(&special(value).unwrap_or_default());
-        }
+        Val::Double(_) if is_inside => out.push_str(&special(value).unwrap_or_default()),
         Val::Double(number) => out.push_str(&of_double(*number)),
         Val::Text(text) if is_inside => {
             run.make_bytes(text.len())?;
-            out.push_str(&format!("{:?}", &**text));
+            strings::push_quoted(text, out);
         }
         Val::Text(text) | Val::Type(text) => {
             run.make_bytes(text.len())?;
@@ -230,25 +229,7 @@ fn plain(run: &mut Run<'_>, out: &mut String, value: &Val<'_>, is_inside: bool) 
             }
             out.push(']');
         }
-        Val::Map(map) => {
-            let mut entries: Vec<(String, Val<'_>)> = Vec::new();
-            for (key, value) in map.iter() {
-                let mut text = String::new();
-                plain(run, &mut text, &key, true)?;
-                entries.push((text, value));
-            }
-            entries.sort_by(|one, other| one.0.cmp(&other.0));
-            out.push('{');
-            for (at, (key, value)) in entries.iter().enumerate() {
-                if at > 0 {
-                    out.push_str(", ");
-                }
-                out.push_str(key);
-                out.push(':');
-                plain(run, out, value, true)?;
-            }
-            out.push('}');
-        }
+        Val::Map(map) => plain_map(run, out, map)?,
         other => {
             return Err(refused(
                 "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
@@ -256,5 +237,27 @@ fn plain(run: &mut Run<'_>, out: &mut String, value: &Val<'_>, is_inside: bool) 
             ));
         }
     }
+    Ok(())
+}
+
+/// The text of `%s` for a map: its entries in the order of their keys' texts.
+fn plain_map(run: &mut Run<'_>, out: &mut String, map: &Map<'_>) -> Result<(), Failure> {
+    let mut entries: Vec<(String, Val<'_>)> = Vec::new();
+    for (key, value) in map.iter() {
+        let mut text = String::new();
+        plain(run, &mut text, &key, true)?;
+        entries.push((text, value));
+    }
+    entries.sort_by(|one, other| one.0.cmp(&other.0));
+    out.push('{');
+    for (at, (key, value)) in entries.iter().enumerate() {
+        if at > 0 {
+            out.push_str(", ");
+        }
+        out.push_str(key);
+        out.push(':');
+        plain(run, out, value, true)?;
+    }
+    out.push('}');
     Ok(())
 }

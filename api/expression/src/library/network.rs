@@ -4,6 +4,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use orch_schema::excerpt::quoted;
+
 use crate::error::{Failure, fault, no_overload};
 use crate::evaluate::{Outcome, Run};
 use crate::value::Val;
@@ -11,14 +13,15 @@ use crate::value::Val;
 /// The address `text`, or the reason why it is none.
 fn parse_ip(text: &str) -> Result<IpAddr, String> {
     if text.contains('%') && text.contains(':') {
-        return Err(format!("IP address {text:?} with zone value is not allowed"));
+        return Err(format!("IP address {} with zone value is not allowed", quoted(text)));
     }
     let parsed: IpAddr = text.parse().map_err(|_| {
-        format!("IP Address {text:?} parse error during conversion from string: ParseAddr({text:?}): unable to parse IP")
+        let text = quoted(text);
+        format!("IP Address {text} parse error during conversion from string: ParseAddr({text}): unable to parse IP")
     })?;
     match parsed {
         IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => {
-            Err(format!("IPv4-mapped IPv6 address {text:?} is not allowed"))
+            Err(format!("IPv4-mapped IPv6 address {} is not allowed", quoted(text)))
         }
         other => Ok(other),
     }
@@ -138,7 +141,7 @@ pub(crate) fn is_global_unicast<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -
 
 fn no_network(text: &str) -> Failure {
     let one = "network address parse error during conversion from string";
-    fault(format!("{one}: {one}: netip.ParsePrefix({text:?}): no network"))
+    fault(format!("{one}: {one}: netip.ParsePrefix({}): no network", quoted(text)))
 }
 
 pub(crate) fn cidr<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {

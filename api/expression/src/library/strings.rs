@@ -33,10 +33,12 @@ pub(crate) fn ends_with<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcom
 
 /// A pattern that is known in the evaluation only, compiled for `text`.
 fn compiled(run: &mut Run<'_>, text: &str, source: &str, finds: bool) -> Result<Pattern, Failure> {
-    run.match_steps(pattern::steps_of_unknown(length(text.len())))?;
+    run.match_steps(pattern::UNKNOWN_COMPILE_STEPS)?;
     let compiled =
         if finds { Pattern::compile_unknown_to_find(source) } else { Pattern::compile_unknown(source) };
-    compiled.map_err(|reason| fault(reason.to_string()))
+    let pattern = compiled.map_err(|reason| fault(reason.to_string()))?;
+    run.match_steps(pattern::steps(pattern.steps_of_byte(), length(text.len())))?;
+    Ok(pattern)
 }
 
 pub(crate) fn matches<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
@@ -62,8 +64,12 @@ pub(crate) fn find_all<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let (mut found, mut at, mut behind) = (Vec::new(), 0, None);
     while found.len() < most && at <= text.len() {
-        run.match_steps(pattern::steps(pattern.steps_of_byte(), length(text.len() - at)))?;
-        let Some((start, end)) = pattern.find_at(text, at) else { break };
+        let steps = |bytes: usize| pattern::steps(pattern.steps_of_byte(), length(bytes));
+        // A search may look at the whole rest, and mostly ends before.
+        run.has_match_steps(steps(text.len() - at))?;
+        let match_found = pattern.find_at(text, at);
+        run.match_steps(steps(pattern.looked_at(at, match_found, text.len())))?;
+        let Some((start, end)) = match_found else { break };
         // An empty match behind a match does not count.
         if start != end || behind != Some(start) {
             run.make_values(1)?;
@@ -266,20 +272,45 @@ pub(crate) fn quote<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v>
     run.make_bytes(text.len().saturating_mul(2).saturating_add(2))?;
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
-    for letter in text.chars() {
-        match letter {
-            '\u{7}' => quoted.push_str("\\a"),
-            '\u{8}' => quoted.push_str("\\b"),
-            '\u{c}' => quoted.push_str("\\f"),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            '\u{b}' => quoted.push_str("\\v"),
-            '\\' => quoted.push_str("\\\\"),
-            '"' => quoted.push_str("\\\""),
-            other => quoted.push(other),
-        }
-    }
+    text.chars().for_each(|letter| push_escaped(letter, &mut quoted));
     quoted.push('"');
     Ok(Val::text(quoted))
+}
+
+/// Adds a letter as it stands between quotes.
+fn push_escaped(letter: char, out: &mut String) {
+    match letter {
+        '\u{7}' => out.push_str("\\a"),
+        '\u{8}' => out.push_str("\\b"),
+        '\u{c}' => out.push_str("\\f"),
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        '\u{b}' => out.push_str("\\v"),
+        '\\' => out.push_str("\\\\"),
+        '"' => out.push_str("\\\""),
+        other => out.push(other),
+    }
+}
+
+/// Adds `text` in quotes, with letters that are not printed as their numbers.
+pub(super) fn push_quoted(text: &str, out: &mut String) {
+    out.push('"');
+    for letter in text.chars() {
+        let number = u32::from(letter);
+        match letter {
+            '\u{7}'..='\u{d}' | '"' | '\\' => push_escaped(letter, out),
+            '\0'..='\u{1f}' | '\u{7f}' => out.push_str(&format!("\\x{number:02x}")),
+            other if other.is_ascii() || is_printed(other) => out.push(other),
+            _ if number <= 0xffff => out.push_str(&format!("\\u{number:04x}")),
+            _ => out.push_str(&format!("\\U{number:08x}")),
+        }
+    }
+    out.push('"');
+}
+
+/// Whether a letter is printed as it is. Behind another one, signs that belong to the letter before them are.
+fn is_printed(letter: char) -> bool {
+    let behind = String::from_iter(['a', letter]);
+    behind.escape_debug().count() == 2
 }

@@ -112,7 +112,7 @@ pub(crate) fn duration<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<
         [Val::Text(text)] => {
             run.read_bytes(text.len())?;
             let parsed = parse_duration(text).map(Val::Duration);
-            parsed.ok_or_else(|| fault("no duration of hours, minutes or seconds"))
+            parsed.ok_or_else(|| fault("type conversion error from 'string' to 'google.protobuf.Duration'"))
         }
         _ => Err(no_overload()),
     }
@@ -124,7 +124,9 @@ pub(crate) fn timestamp<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome
         [Val::Int(seconds)] => of_time(OffsetDateTime::from_unix_timestamp(*seconds).ok()),
         [Val::Text(text)] => {
             run.read_bytes(text.len())?;
-            parse_timestamp(text).map(Val::Timestamp).ok_or_else(|| fault("no time of RFC 3339"))
+            parse_timestamp(text)
+                .map(Val::Timestamp)
+                .ok_or_else(|| fault("type conversion error from 'string' to 'google.protobuf.Timestamp'"))
         }
         _ => Err(no_overload()),
     }

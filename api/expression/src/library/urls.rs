@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use orch_schema::excerpt::quoted;
+
 use crate::error::{Failure, fault, no_overload};
 use crate::evaluate::{Outcome, Run};
 use crate::value::{Key, MadeMap, Text, Val};
@@ -39,7 +41,7 @@ impl Url {
     /// # Errors
     /// The reason why it is none, with the text in quotes.
     pub(crate) fn parse(text: &str) -> Result<Url, String> {
-        parts(text).map_err(|reason| format!("parse {text:?}: {reason}"))
+        parts(text).map_err(|reason| format!("parse {}: {reason}", quoted(text)))
     }
 
     /// The host without brackets and port.
@@ -125,12 +127,12 @@ fn check_host(host: &str) -> Result<(), String> {
     let is_port = port.is_empty()
         || port.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
     if !is_port {
-        return Err(format!("invalid port {port:?} after host"));
+        return Err(format!("invalid port {} after host", quoted(port)));
     }
     check_escapes(host)?;
     let is_part = |c: char| !c.is_ascii() || c.is_ascii_alphanumeric() || c == '%' || is_sign(c, HOST_SIGNS);
     match host.chars().find(|c| !is_part(*c)) {
-        Some(other) => Err(format!("invalid character {:?} in host name", other.to_string())),
+        Some(other) => Err(format!("invalid character {} in host name", quoted(&other.to_string()))),
         None => Ok(()),
     }
 }
@@ -145,7 +147,7 @@ fn check_escapes(text: &str) -> Result<(), String> {
         let digits = text.as_bytes().get(at + 1..at + 3);
         if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
             let shown: String = text[at..].chars().take(3).collect();
-            return Err(format!("invalid URL escape {shown:?}"));
+            return Err(format!("invalid URL escape {}", quoted(&shown)));
         }
     }
     Ok(())
@@ -279,7 +281,7 @@ mod tests {
             ("https://x/\u{1}", Some("net/url: invalid control character in URL")),
         ] {
             let told = Url::parse(text).err();
-            assert_eq!(told, reason.map(|reason| format!("parse {text:?}: {reason}")), "{text}");
+            assert_eq!(told, reason.map(|reason| format!("parse {}: {reason}", quoted(text))), "{text}");
         }
     }
 

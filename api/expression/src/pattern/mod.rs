@@ -69,6 +69,8 @@ impl PatternLimits {
 #[derive(Clone, Debug)]
 pub struct Pattern {
     automaton: PikeVM,
+    /// Bytes of its longest match; `None` if there is no bound.
+    match_bytes_max: Option<usize>,
 }
 
 /// The reason why a pattern cannot be used.
@@ -132,10 +134,12 @@ impl Pattern {
         let built = thompson::Compiler::new().configure(config).build_from_hir(&hir);
         // The syntax is valid: only the size is left.
         let automaton = built.and_then(|nfa| PikeVM::builder().build_from_nfa(nfa));
-        Ok(automaton.map(|automaton| Pattern { automaton }).map_err(|_| PatternError::TooLarge))
+        let match_bytes_max = hir.properties().maximum_len();
+        let pattern = automaton.map(|automaton| Pattern { automaton, match_bytes_max });
+        Ok(pattern.map_err(|_| PatternError::TooLarge))
     }
 
-    /// Compiles a pattern in an evaluation, whose cost has [`steps_of_unknown`] for it.
+    /// Compiles a pattern in an evaluation, which has taken [`UNKNOWN_COMPILE_STEPS`].
     ///
     /// # Errors
     /// It is no pattern, or larger than such patterns may be.
@@ -163,6 +167,12 @@ impl Pattern {
         found.map(|found| (found.start(), found.end()))
     }
 
+    /// Bytes behind `from` that were looked at to find the match `found` in a text of `bytes` bytes.
+    pub(crate) fn looked_at(&self, from: usize, found: Option<(usize, usize)>, bytes: usize) -> usize {
+        let end = found.zip(self.match_bytes_max).map_or(bytes, |((_, end), most)| end.saturating_add(most));
+        end.min(bytes).saturating_sub(from)
+    }
+
     /// Whether the pattern matches a part of `text`.
     pub fn is_match(&self, text: &str) -> bool {
         self.automaton.is_match(&mut self.automaton.create_cache(), text)
@@ -180,7 +190,7 @@ impl Pattern {
 }
 
 /// Steps of compiling a pattern in an evaluation.
-const UNKNOWN_COMPILE_STEPS: u64 =
+pub(crate) const UNKNOWN_COMPILE_STEPS: u64 =
     PatternLimits::UNKNOWN.steps + PatternLimits::UNKNOWN.text_bytes as u64 * price::STEPS_OF_TEXT_BYTE;
 
 /// Steps of matching a text of `bytes` bytes.

@@ -5,6 +5,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use orch_schema::excerpt::{part, quoted};
 use orch_schema::value::{Number, Value};
 use time::{Date, Month, PrimitiveDateTime, Time};
 
@@ -27,18 +28,19 @@ impl Declared {
             (Kind::Double, Value::Number(number)) => Val::Double(number.as_f64().unwrap_or(f64::NAN)),
             (Kind::Bytes, Value::String(text)) => match STANDARD.decode(&**text) {
                 Ok(bytes) => Val::Bytes(Blob::Shared(bytes.into())),
-                Err(error) => Val::fault(format!("Invalid byte formatted string {text}: {error}")),
+                Err(error) => Val::fault(format!("Invalid byte formatted string {}: {error}", part(text))),
             },
             (Kind::Duration, Value::String(text)) => {
-                let fault = || format!("Invalid duration {text}: time: invalid duration {:?}", &**text);
+                let fault =
+                    || format!("Invalid duration {}: time: invalid duration {}", part(text), quoted(text));
                 times::parse_duration(text).map_or_else(|| Val::fault(fault()), Val::Duration)
             }
             (Kind::Date, Value::String(text)) => {
-                let fault = || format!("Invalid date formatted string {text}: no date");
+                let fault = || format!("Invalid date formatted string {}: no date", part(text));
                 date(text).map_or_else(|| Val::fault(fault()), Val::Timestamp)
             }
             (Kind::DateTime, Value::String(text)) => {
-                let fault = || format!("Invalid date-time formatted string {text}: no time");
+                let fault = || format!("Invalid date-time formatted string {}: no time", part(text));
                 times::parse_timestamp(text).map_or_else(|| Val::fault(fault()), Val::Timestamp)
             }
             (Kind::List(shape), Value::Array(items)) => Val::List(List::Declared(shape, items)),

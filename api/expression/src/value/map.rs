@@ -10,6 +10,7 @@ use super::{Text, Val};
 use crate::schema::{Declared, ObjectShape};
 
 /// An object whose members are found by its owner, such as a device.
+#[expect(clippy::len_without_is_empty, reason = "the language has `size` only")]
 pub trait Members: fmt::Debug + Send + Sync {
     /// The member `name`.
     fn find<'v>(&'v self, name: &str) -> Option<Val<'v>>;
@@ -20,7 +21,6 @@ pub trait Members: fmt::Debug + Send + Sync {
     /// Names of the members in order.
     fn name(&self, at: usize) -> Option<&str>;
     /// Number of members.
-    #[expect(clippy::len_without_is_empty, reason = "the language has `size` only")]
     fn len(&self) -> usize;
 }
 

@@ -65,10 +65,7 @@ impl<S: Store> Ending<'_, S> {
         let finalizer = self.finalizer();
         let finalizers = definition.at("metadata").items("finalizers");
         // few: those of one definition.
-        if !definition.at("metadata").has("deletionTimestamp")
-            // few: those of one definition.
-            || !finalizers.iter().any(|of| *of == finalizer)
-        {
+        if !definition.at("metadata").has("deletionTimestamp") || !finalizers.contains(&finalizer) {
             return Ok(Progress::Settled);
         }
         let is_empty = state.collection(&self.storage).is_empty();

@@ -112,7 +112,7 @@ fn cell(cell_type: CellType, path: &JsonPath, object: &Value, now: &str) -> Cell
 }
 
 /// Numbers from here on are no 64-bit integers.
-const INTEGERS_MAX: f64 = 9.223_372_036_854_775_8e18;
+const INTEGERS_MAX: f64 = 9_223_372_036_854_775_808.0;
 
 /// The time from `then` to `now` in a table.
 fn since(then: &str, now: &str) -> String {

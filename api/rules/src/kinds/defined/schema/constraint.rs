@@ -267,8 +267,8 @@ impl Compiler {
 impl Rules {
     fn is_empty(&self) -> bool {
         let Rules { required, allowed, pattern, format_name, list_keys, junctors, .. } = self;
-        let has_texts = !(required.is_empty() && allowed.is_empty() && list_keys.is_empty())
-            || !(pattern.is_empty() && format_name.is_empty());
+        let has_lists = !(required.is_empty() && allowed.is_empty() && list_keys.is_empty());
+        let has_texts = has_lists || !(pattern.is_empty() && format_name.is_empty());
         let counts = [
             self.length_max,
             self.length_min,

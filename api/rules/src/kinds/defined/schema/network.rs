@@ -145,7 +145,7 @@ pub(super) fn is_hostname(text: &str) -> bool {
 
 /// An address of a network card: 6, 8 or 20 bytes in hexadecimal pairs, or in fours behind dots.
 pub(super) fn is_mac(text: &str) -> bool {
-    let (separator, digits) = match text.bytes().nth(2) {
+    let (separator, digits) = match text.as_bytes().get(2) {
         Some(b':') => (':', 2),
         Some(b'-') => ('-', 2),
         _ => ('.', 4),

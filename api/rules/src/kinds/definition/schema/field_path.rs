@@ -101,7 +101,7 @@ pub(in super::super) fn resolve<'a>(
 fn step<'a>(name: Cow<'a, str>, schema: &'a Value) -> Option<(FieldStep<'a>, &'a Value)> {
     let properties = schema.at("properties").as_object().filter(|properties| !properties.is_empty());
     match (properties, schema.at("additionalProperties")) {
-        (Some(properties), _) => properties.get(&*name).map(|found| (FieldStep::Field(name), found)),
+        (Some(properties), _) => properties.get(name.as_ref()).map(|found| (FieldStep::Field(name), found)),
         (None, entry @ Value::Object(_)) => Some((FieldStep::Entry(name), entry)),
         (None, _) => None,
     }

@@ -162,7 +162,7 @@ impl Walk<'_> {
         if schema.text("type") == "null" {
             forbid("type", "type cannot be set to null, use nullable as an alternative");
         }
-        if schema.items("items").first().is_some() {
+        if !schema.items("items").is_empty() {
             forbid("items", "items must be a schema object and not an array");
         }
         let embedded = self.extensions.embedded_resource.as_str();
