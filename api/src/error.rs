@@ -84,6 +84,18 @@ pub enum ApiError {
         /// Reason, message and field of a Status cause, where the message is not enough.
         cause: Option<(&'static str, String, &'static str)>,
     },
+    /// An admission policy refuses the write. The message is complete.
+    #[error("{message}")]
+    DeniedByPolicy {
+        /// The object.
+        subject: Subject,
+        /// The complete message.
+        message: String,
+        /// The reason that the policy gives.
+        reason: PolicyReason,
+        /// Messages of the causes.
+        causes: Vec<String>,
+    },
     /// The path does not serve this verb.
     #[error("method not allowed")]
     MethodNotAllowed,
@@ -191,6 +203,21 @@ pub enum ApiError {
     /// A broken invariant of this program.
     #[error("internal: {0}")]
     Internal(String),
+}
+
+/// The reasons that admission policies give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyReason {
+    /// The user is not known well enough.
+    Unauthorized,
+    /// The user may not do it.
+    Forbidden,
+    /// The object breaks a rule.
+    Invalid,
+    /// The object is too large.
+    TooLarge,
+    /// A mutation failed.
+    InvalidMutation,
 }
 
 /// The reasons for a 406, each with its own message.

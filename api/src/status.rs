@@ -6,8 +6,8 @@ mod causes;
 mod connect;
 
 use causes::{
-    apply_conflict, bound_causes, disruption_budget, forbidden, internal, invalid, patch_result,
-    too_large_revision,
+    apply_conflict, bound_causes, denied_by_policy, disruption_budget, forbidden, internal, invalid,
+    patch_result, too_large_revision,
 };
 use orch_proto::Brand;
 use orch_schema::excerpt::quoted;
@@ -122,6 +122,9 @@ impl Status {
             ApiError::PatchResult(message) => patch_result(message),
             ApiError::Unauthorized => Status::unauthorized(),
             ApiError::Forbidden { subject, message, cause } => forbidden(subject, message, cause.as_ref()),
+            ApiError::DeniedByPolicy { subject, message, reason, causes } => {
+                denied_by_policy(subject, message, *reason, causes)
+            }
             ApiError::MethodNotAllowed => {
                 let message = "the server does not allow this method on the requested resource";
                 generic(405, "MethodNotAllowed", message.to_owned())

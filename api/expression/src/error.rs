@@ -114,6 +114,11 @@ pub enum EvaluationError {
 }
 
 impl EvaluationError {
+    /// Whether the evaluation has to be made again with an answer.
+    pub(crate) fn is_undecided(&self) -> bool {
+        matches!(self, EvaluationError::Undecided(_))
+    }
+
     /// Whether no other part of the expression can make up for the fault.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, EvaluationError::Cost | EvaluationError::Undecided(_))

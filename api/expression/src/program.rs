@@ -12,7 +12,7 @@ use crate::check::{Checked, Name, check};
 use crate::compile::compile;
 use crate::cost::{Estimate, Sizes, estimate};
 use crate::error::{CompileError, EvaluationError};
-use crate::evaluate::{Budget, Limits, Run, evaluate};
+use crate::evaluate::{Budget, Lazies, Limits, Parts, Run, evaluate};
 use crate::parse::{Parsed, parse};
 use crate::pattern::PatternLimits;
 use crate::reads::reads;
@@ -163,9 +163,27 @@ impl Program {
         limits: Limits,
         budget: &mut Budget,
     ) -> Result<Val<'v>, EvaluationError> {
+        let (value, (cost, steps), _) = self.run(variables, limits, None);
+        budget.spend(cost, steps);
+        value
+    }
+
+    /// The value, what it cost with its steps, and `lazies` as the evaluation left them.
+    pub(crate) fn run<'v>(
+        &'v self,
+        variables: &'v [Option<Val<'v>>],
+        limits: Limits,
+        lazies: Option<Lazies<'v>>,
+    ) -> (Result<Val<'v>, EvaluationError>, (u64, u64), Option<Lazies<'v>>) {
         let mut run = Run::new(variables, &*self.variables, &self.patterns, self.slots, limits);
-        let value = evaluate(&mut run, &self.root);
-        budget.spend(run.cost(), run.steps());
-        value.map_err(|failure| *failure)
+        run.lazies = lazies;
+        let value = evaluate(&mut run, &self.root).map_err(|failure| *failure);
+        (value, (run.cost(), run.steps()), run.lazies.take())
+    }
+
+    /// What an evaluation needs.
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        let (root, patterns) = (&self.root, &*self.patterns);
+        Parts { root, names: &*self.variables, patterns, slots: self.slots }
     }
 }

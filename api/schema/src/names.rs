@@ -88,7 +88,7 @@ pub fn wildcard_subdomain(value: &str) -> Vec<String> {
 }
 
 /// One DNS label that starts with a letter.
-fn dns1035_label(value: &str) -> Vec<String> {
+pub fn dns1035_label(value: &str) -> Vec<String> {
     let mut messages = too_long(value, LABEL_LENGTH_MAX);
     if !is_label(value) || value.starts_with(|first: char| first.is_ascii_digit()) {
         messages.push(format_error(

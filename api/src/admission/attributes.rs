@@ -42,12 +42,16 @@ pub struct Attributes<'a> {
     pub resource: &'a Resource,
     /// Action of the request: on the object itself or through a sub-resource.
     pub action: Action,
+    /// Version in the request's path, which is not that of a sub-resource with documents of another kind.
+    pub path_version: &'a str,
     /// Namespace of the object; empty where it has none.
     pub namespace: &'a str,
     /// Name of the object, or the `generateName` that its name starts with.
     pub name: &'a str,
     /// Name in the request's path; empty for a POST to a collection.
     pub path_name: &'a str,
+    /// The name of the new object is drawn by this server.
+    pub draws_name: bool,
     /// The stored object before the write, in its stored form; absent for a create.
     pub old: Option<&'a Value>,
     /// The query of the request.

@@ -46,6 +46,7 @@ mod pod_resize_validator;
 mod pod_security;
 mod pod_toleration_restriction;
 mod pod_topology_labels;
+mod policy;
 mod priority;
 #[cfg(test)]
 mod recorded;
@@ -216,6 +217,8 @@ impl Chain {
             Box::new(pod_topology_labels::PodTopologyLabels),
             Box::new(pod_resize_validator::PodResizeValidator),
             Box::new(claim_status::ClaimStatus),
+            Box::<policy::MutatingAdmissionPolicy>::default(),
+            Box::<policy::ValidatingAdmissionPolicy>::default(),
             Box::new(resource_quota::ResourceQuota(resource_quota::Release::AtOnce)),
             Box::new(always::AlwaysDeny),
         ];

@@ -10,6 +10,7 @@ use futures::future::{Either, FutureExt};
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 
+use super::policy::{confirm_params, is_of_policies};
 use super::ruling::{ENDPOINT, Refused, awaited};
 use super::{Attributes, Operation, Refusal, View, forbidden};
 use crate::authn::User;
@@ -34,6 +35,12 @@ pub(crate) async fn confirm_rights(
     object: &Value,
     view: &View,
 ) -> Result<(), Refused> {
+    if is_of_policies(attributes) {
+        // Boxed, as below.
+        let checked = Either::Right(confirm_params(attributes, object, view).boxed());
+        let confirmed = awaited(checked, attributes.budget).await;
+        return confirmed.map_err(|refusal| Refused::of(ENDPOINT, refusal, attributes));
+    }
     let writes = [Operation::Create, Operation::Update];
     // few: four kinds.
     let is_guarded = SOURCES.into_iter().any(|kind| attributes.is(kind, &writes));

@@ -14,16 +14,14 @@ const TURNED_ON: &str = "--enable-admission-plugins";
 const TURNED_OFF: &str = "--disable-admission-plugins";
 
 /// Plugins of the reference that this server does not have: turning one off changes nothing, turning one on is refused.
-const ELSEWHERE: [&str; 10] = [
+const ELSEWHERE: [&str; 8] = [
     "ClusterTrustBundleAttest",
     "ImagePolicyWebhook",
     "JobValidation",
-    "MutatingAdmissionPolicy",
     "MutatingAdmissionWebhook",
     "NodeDeclaredFeatureValidator",
     "PodGroupProtection",
     "PodGroupWorkloadExists",
-    "ValidatingAdmissionPolicy",
     "ValidatingAdmissionWebhook",
 ];
 

@@ -241,11 +241,7 @@ impl Run<'_> {
 
     fn test(&self, path: &Pointer<'_>, expected: &Value) -> Result<(), PatchError> {
         let found = path.find(self.document).unwrap_or(&Value::Null);
-        if found == expected {
-            Ok(())
-        } else {
-            Err(PatchError::CannotApply("testing value failed".to_owned()))
-        }
+        if found == expected { Ok(()) } else { Err(PatchError::TestFailed) }
     }
 
     /// Refuses a value that would be too deep at `path`.

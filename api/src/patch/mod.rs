@@ -39,6 +39,9 @@ pub enum PatchError {
     /// message hides the text and says that the server rejected the request).
     #[error("{0}")]
     CannotApply(String),
+    /// An operation `test` found another value (422, as above).
+    #[error("testing value failed")]
+    TestFailed,
     /// More operations than [`OPERATIONS_MAX`] (413).
     #[error("The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {0}")]
     TooManyOperations(usize),

@@ -163,6 +163,7 @@ impl<S: Store> Pipeline<S> {
         clear_system_fields(&mut value);
         let attributes = Attributes {
             name: &asked_name,
+            draws_name: is_name_to_be_drawn(&value),
             dry_run: options.dry_run,
             ..self.attributes(request, admission::Operation::Create)
         };
@@ -188,6 +189,7 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Option<Written>, ApiError> {
         let Mutated { mut value, now, labels_given, mut view, mut additions } = mutated;
         let is_generated = !value.at("metadata").text("generateName").is_empty();
+        let draws_name = is_name_to_be_drawn(&value);
         self.set_system_fields(&mut value, &now);
         let resource = request.resource;
         let context = Context { labels_given, ..self.context(request, &now) };
@@ -204,7 +206,7 @@ impl<S: Store> Pipeline<S> {
         check_may_be_created(resource, &name)?;
         let key = Key::new(&resource.storage, &request.target.namespace, &name)
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
-        let attributes = Attributes { name: &name, ..attributes };
+        let attributes = Attributes { name: &name, draws_name, ..attributes };
         self.validate(&attributes, Some(&value), &mut view, &mut additions).await?;
         fill_prepared(resource, &mut value);
         let draft = Draft { request, attributes, key, is_generated };

@@ -96,7 +96,7 @@ fn apply_config(schema: &Schema, body: &[u8]) -> Result<Parsed, ApiError> {
 pub(super) fn patch_error(error: PatchError) -> ApiError {
     match error {
         PatchError::Malformed(message) => ApiError::BadRequest(message),
-        PatchError::CannotApply(_) => ApiError::UnprocessablePatch,
+        PatchError::CannotApply(_) | PatchError::TestFailed => ApiError::UnprocessablePatch,
         PatchError::Stopped => ApiError::DeadlineExceeded,
         PatchError::TooManyOperations(_) => ApiError::TooManyOperations(error.to_string()),
     }

@@ -8,7 +8,7 @@ use orch_schema::excerpt::bytes_in_answer;
 use super::{
     DETAIL_BYTES_MAX, Details, MESSAGE_BYTES_MAX, RETRY_AFTER_SECONDS, Status, about, named, truncate,
 };
-use crate::error::Subject;
+use crate::error::{PolicyReason, Subject};
 
 /// Bytes of all causes together as the response holds them. The causes repeat the errors of the message.
 pub(super) const CAUSES_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
@@ -63,6 +63,26 @@ pub(super) fn forbidden(
     let mut status = about(403, "Forbidden", message.to_owned(), subject);
     if let (Some(details), Some((reason, message, field))) = (status.details.as_mut(), cause) {
         details.causes.push(((*reason).to_owned(), message.clone(), (*field).to_owned()));
+    }
+    status
+}
+
+pub(super) fn denied_by_policy(
+    subject: &Subject,
+    message: &str,
+    reason: PolicyReason,
+    causes: &[String],
+) -> Status {
+    let (code, reason) = match reason {
+        PolicyReason::Unauthorized => (401, "Unauthorized"),
+        PolicyReason::Forbidden => (403, "Forbidden"),
+        PolicyReason::Invalid => (422, "Invalid"),
+        PolicyReason::InvalidMutation => (403, "Invalid"),
+        PolicyReason::TooLarge => (413, "RequestEntityTooLarge"),
+    };
+    let mut status = about(code, reason, message.to_owned(), subject);
+    if let Some(details) = status.details.as_mut() {
+        details.causes = causes.iter().map(|cause| (String::new(), cause.clone(), String::new())).collect();
     }
     status
 }

@@ -31,6 +31,7 @@ fn may_be_repeated(error: &ApiError) -> bool {
         | ApiError::PatchResult(_)
         | ApiError::Unauthorized
         | ApiError::Forbidden { .. }
+        | ApiError::DeniedByPolicy { .. }
         | ApiError::MethodNotAllowed
         | ApiError::Unserved { .. }
         | ApiError::NotAcceptable(_)
@@ -70,6 +71,12 @@ fn one_of_each() -> Vec<ApiError> {
         ApiError::PatchResult(text()),
         ApiError::Unauthorized,
         ApiError::Forbidden { subject: subject(), message: text(), cause: None },
+        ApiError::DeniedByPolicy {
+            subject: subject(),
+            message: text(),
+            reason: crate::error::PolicyReason::Invalid,
+            causes: vec![text()],
+        },
         ApiError::MethodNotAllowed,
         ApiError::Unserved { verb: "patch", subject: subject() },
         ApiError::NotAcceptable(NotAcceptable::MediaType),

@@ -7,8 +7,9 @@
 use smallvec::SmallVec;
 
 use super::Outcome;
+use super::lazy::Lazies;
 use crate::error::{EvaluationError, Failure};
-use crate::tree::Standing;
+use crate::tree::{Node, Standing};
 use crate::value::{Equality, Val, equal};
 
 /// Ticks of a step of [`crate::Allowance`].
@@ -16,7 +17,7 @@ const TICKS_PER_STEP: u64 = 4;
 /// Bytes that are copied, compared or searched in a tick.
 const BYTES_PER_TICK: u64 = 64;
 /// Bytes of what an evaluation makes, whether it is still used or not: ten times the largest object.
-const MADE_BYTES_MAX: usize = 32 << 20;
+pub(super) const MADE_BYTES_MAX: usize = 32 << 20;
 
 /// Bounds of one evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +98,15 @@ impl VariableNames for NoNames {
     }
 }
 
+/// What an evaluation needs of a program.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'v> {
+    pub(crate) root: &'v Node,
+    pub(crate) names: &'v dyn VariableNames,
+    pub(crate) patterns: &'v [Standing],
+    pub(crate) slots: usize,
+}
+
 /// One evaluation.
 pub(crate) struct Run<'v> {
     pub(crate) variables: &'v [Option<Val<'v>>],
@@ -104,6 +114,8 @@ pub(crate) struct Run<'v> {
     pub(crate) patterns: &'v [Standing],
     /// Variables of loops and bindings.
     pub(crate) slots: SmallVec<[Outcome<'v>; 8]>,
+    /// Variables that are evaluated when they are read.
+    pub(crate) lazies: Option<Lazies<'v>>,
     cost: u64,
     limits: Limits,
     ticks_left: u64,
@@ -124,6 +136,7 @@ impl<'v> Run<'v> {
             names,
             patterns,
             slots: (0..slots).map(|_| Ok(Val::Null)).collect(),
+            lazies: None,
             cost: 0,
             limits,
             ticks_left: limits.steps.saturating_mul(TICKS_PER_STEP),
@@ -146,6 +159,20 @@ impl<'v> Run<'v> {
     pub(crate) fn steps(&self) -> u64 {
         let own = self.limits.steps.saturating_sub(self.ticks_left / TICKS_PER_STEP);
         own.saturating_add(self.limits.pattern_steps.saturating_sub(self.pattern_steps_left))
+    }
+
+    /// The bounds.
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Bytes that may still be made.
+    pub(super) fn made_bytes_left(&self) -> usize {
+        self.made_bytes_left
+    }
+
+    pub(super) fn set_made_bytes_left(&mut self, bytes: usize) {
+        self.made_bytes_left = bytes;
     }
 
     /// Adds cost.

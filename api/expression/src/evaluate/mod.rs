@@ -6,14 +6,16 @@
 //! deepest tree that compiles fits into the stack of a thread.
 
 mod fold;
+mod lazy;
 mod meter;
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-pub(crate) use self::meter::Run;
+pub(crate) use self::lazy::{Lazies, LazySource};
 pub use self::meter::{Budget, Limits};
+pub(crate) use self::meter::{Parts, Run};
 use crate::cost;
 use crate::error::{EvaluationError, Failure, fault, no_overload};
 use crate::functions::Code;
@@ -66,6 +68,9 @@ fn local<'v>(run: &mut Run<'v>, at: usize) -> Outcome<'v> {
 
 #[inline(never)]
 fn member<'v>(run: &mut Run<'v>, select: &'v Select) -> Outcome<'v> {
+    if lazy::is_lazy(run, &select.operand) {
+        return lazy::member(run, select);
+    }
     let operand = evaluate(run, &select.operand)?;
     run.charge(1)?;
     match operand {
@@ -94,6 +99,9 @@ fn optional_of<'v>(value: &Val<'v>, name: &str) -> Outcome<'v> {
 
 #[inline(never)]
 fn has<'v>(run: &mut Run<'v>, select: &'v Select) -> Outcome<'v> {
+    if lazy::is_lazy(run, &select.operand) {
+        return lazy::has(run, select);
+    }
     match evaluate(run, &select.operand)? {
         Val::Map(map) => Ok(Val::Bool(map.has_member(&select.field))),
         Val::Optional(None) => Ok(Val::Bool(false)),
@@ -107,6 +115,9 @@ fn has<'v>(run: &mut Run<'v>, select: &'v Select) -> Outcome<'v> {
 
 #[inline(never)]
 fn optional_member<'v>(run: &mut Run<'v>, select: &'v Select) -> Outcome<'v> {
+    if lazy::is_lazy(run, &select.operand) {
+        return lazy::member(run, select).map(Val::some);
+    }
     let operand = evaluate(run, &select.operand)?;
     run.charge(1)?;
     match operand {

@@ -5,6 +5,7 @@
 //! Invariants: an expression that compiled names only known variables, members and functions, and its evaluation ends
 //! within [`Limits::CONFIGURED`]; a fault of an evaluation shows names of members and no values.
 
+pub mod policy;
 pub mod rules;
 mod selector;
 mod value;

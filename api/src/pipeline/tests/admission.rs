@@ -228,6 +228,8 @@ fn the_built_in_plugins_are_asked_in_the_order_of_the_reference() {
             "PodTopologyLabels",
             "PodResizeValidator",
             "ClaimStatus",
+            "MutatingAdmissionPolicy",
+            "ValidatingAdmissionPolicy",
             "ResourceQuota",
         ]
     );

@@ -12,6 +12,7 @@ mod metadata;
 mod parts;
 mod patches;
 mod phases;
+mod policies;
 mod quotas;
 mod scale;
 mod versions;

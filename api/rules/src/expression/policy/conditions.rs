@@ -1,0 +1,96 @@
+//! Match conditions: expressions that all have to hold for a policy to be evaluated.
+//!
+//! Owns the rule for errors: one condition that is false leaves the policy out, whatever the others say.
+
+use std::sync::LazyLock;
+
+use orch_expression::environments::AdmissionVariable;
+use orch_expression::{Budget, Group, LazyVariables, Question, Val};
+use orch_schema::value::Value;
+
+use super::compile::{Compiler, Place, Wanted};
+use super::input::{Input, Shown};
+use super::{CONDITIONS_COST_MAX, Compiled, End, FailurePolicy, OUT_OF_BUDGET};
+use crate::expression::Charge;
+use crate::validate::tree::Tree;
+
+/// A match condition.
+#[derive(Debug)]
+pub struct Condition {
+    compiled: Compiled,
+}
+
+/// The conditions of one policy, in its order.
+#[derive(Debug, Default)]
+pub struct Conditions(Vec<Condition>);
+
+/// What conditions say of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Matched {
+    /// All hold.
+    Yes,
+    /// One does not, or one has no value and the policy is left out then.
+    No,
+    /// None is false, and some have no value: the text.
+    Failed(String),
+}
+
+static NO_VARIABLES: LazyLock<LazyVariables> =
+    LazyLock::new(|| LazyVariables::at(AdmissionVariable::Variables.place()));
+
+impl Conditions {
+    /// Those of a stored policy.
+    pub(super) fn compile(spec: &Value, compiler: &mut Compiler<'_>, charge: &mut dyn Charge) -> Conditions {
+        let conditions = spec.items("matchConditions").iter();
+        let compiled = conditions.map(|condition| {
+            let source = condition.text("expression").trim();
+            let program = compiler.compile(source, Place::Condition, &Wanted::Bool, charge);
+            Condition { compiled: Compiled::of(source, program) }
+        });
+        Conditions(compiled.collect())
+    }
+
+    /// Whether the policy is evaluated.
+    ///
+    /// # Errors
+    /// A question that has to be answered first.
+    pub(super) fn matched(
+        &self,
+        input: &Input<'_>,
+        failure: FailurePolicy,
+    ) -> Result<Matched, Box<Question>> {
+        if self.0.is_empty() {
+            return Ok(Matched::Yes);
+        }
+        let values = input.values(Shown::WithoutNamespace);
+        let mut group = Group::new(&values, &NO_VARIABLES);
+        let mut budget = Budget::of(CONDITIONS_COST_MAX);
+        let mut errors: Vec<String> = Vec::new();
+        let mut is_false = false;
+        for condition in &self.0 {
+            match condition.compiled.evaluate(&mut group, &mut budget) {
+                Ok(Ok(Val::Bool(truth))) => is_false |= !truth,
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => errors.push(error),
+                Err(End::Budget) => return Ok(failed(OUT_OF_BUDGET.to_owned(), failure)),
+                Err(End::Undecided(question)) => return Err(question),
+            }
+        }
+        if is_false {
+            return Ok(Matched::No);
+        }
+        errors.dedup();
+        Ok(match &errors[..] {
+            [] => Matched::Yes,
+            [one] => failed(one.clone(), failure),
+            many => failed(format!("[{}]", many.join(", ")), failure),
+        })
+    }
+}
+
+fn failed(reason: String, failure: FailurePolicy) -> Matched {
+    match failure {
+        FailurePolicy::Fail => Matched::Failed(reason),
+        FailurePolicy::Ignore => Matched::No,
+    }
+}

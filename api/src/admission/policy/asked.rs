@@ -1,0 +1,137 @@
+//! A write as policies see it.
+//!
+//! Owns the names by which rules match it, and the document behind the variable `request`.
+
+use orch_rules::validate::tree::{Tree, set};
+use orch_schema::json;
+use orch_schema::value::Value;
+
+use super::versions::Names;
+use crate::admission::{Attributes, Operation};
+use crate::authz::review::user_info;
+use crate::registry::Resource;
+
+/// Names of a write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) attributes: &'a Attributes<'a>,
+    pub(super) operation: &'static str,
+    pub(super) group: &'a str,
+    pub(super) version: &'a str,
+    /// The plural.
+    pub(super) resource: &'a str,
+    pub(super) subresource: &'static str,
+    /// The namespace; of a namespace, its own name.
+    pub(super) namespace: &'a str,
+    /// Empty where the request names no object, or the name is drawn.
+    pub(super) name: &'a str,
+    pub(super) is_namespace: bool,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn of(attributes: &'a Attributes<'a>) -> Asked<'a> {
+        let resource = attributes.resource;
+        let is_namespace = resource.path_group.is_empty() && resource.plural == "namespaces";
+        let is_create = attributes.operation == Operation::Create;
+        let name = match (attributes.path_name, is_create && !attributes.draws_name) {
+            ("", true) => attributes.name,
+            (name, _) => name,
+        };
+        Asked {
+            attributes,
+            operation: match attributes.operation {
+                Operation::Create => "CREATE",
+                Operation::Update => "UPDATE",
+                Operation::Delete => "DELETE",
+                Operation::Connect => "CONNECT",
+            },
+            group: &resource.path_group,
+            version: attributes.path_version,
+            resource: &resource.plural,
+            subresource: attributes.action.subresource(),
+            namespace: if is_namespace { name } else { attributes.namespace },
+            name,
+            is_namespace,
+        }
+    }
+
+    /// Whether the object is in a namespace; a namespace itself is not.
+    pub(super) fn is_namespaced(&self) -> bool {
+        !self.is_namespace && !self.namespace.is_empty()
+    }
+
+    /// The other versions of the resource that have the sub-resource, too.
+    pub(super) fn others(&self) -> impl Iterator<Item = (&'a str, &'a str, &'a Resource)> {
+        let (attributes, subresource, plural) = (self.attributes, self.subresource, self.resource);
+        let own = attributes.registry.find(self.group, self.version, plural);
+        let others = own.into_iter().flat_map(|own| own.others.iter());
+        others.filter_map(move |other| {
+            let (group, version) = other.api_version.split_once('/').unwrap_or(("", &other.api_version));
+            let found = attributes.registry.find(group, version, plural)?;
+            let is_served = subresource.is_empty() || found.subresource(subresource).is_some();
+            is_served.then_some((group, version, &**found))
+        })
+    }
+
+    /// The document behind `request`, for a policy that is shown the objects as `shown`.
+    pub(super) fn document(&self, shown: &Names, own: &Names) -> Value {
+        let kind = |shown: &Names| {
+            let (group, version) = shown.api_version.split_once('/').unwrap_or(("", &shown.api_version));
+            json!({"group": group, "version": version, "kind": &*shown.kind})
+        };
+        let resource = |shown: &Names| json!({"group": &*shown.group, "version": &*shown.version, "resource": self.resource});
+        let mut request = json!({
+            "kind": kind(shown),
+            "resource": resource(shown),
+            "requestKind": kind(own),
+            "requestResource": resource(own),
+            "operation": self.operation,
+            "userInfo": user_info(self.attributes.user),
+            "dryRun": self.attributes.dry_run,
+            "options": self.attributes.options().unwrap_or(Value::Null),
+        });
+        for (field, text) in [
+            ("subResource", self.subresource),
+            ("requestSubResource", self.subresource),
+            ("name", self.name),
+            ("namespace", self.namespace),
+        ] {
+            if !text.is_empty() {
+                set(&mut request, field, text);
+            }
+        }
+        request
+    }
+}
+
+/// The namespace as the variable `namespaceObject` shows it.
+pub(super) fn namespace_document(stored: &Value) -> Value {
+    let part = |of: &Value, names: &[&str]| {
+        let mut part = json!({});
+        for name in names {
+            if of.has(name) {
+                set(&mut part, name, of.at(name).clone());
+            }
+        }
+        part
+    };
+    let metadata = [
+        "name",
+        "generateName",
+        "namespace",
+        "labels",
+        "annotations",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "resourceVersion",
+        "finalizers",
+    ];
+    json!({
+        "metadata": part(stored.at("metadata"), &metadata),
+        "spec": part(stored.at("spec"), &["finalizers"]),
+        "status": part(stored.at("status"), &["conditions", "phase"]),
+    })
+}

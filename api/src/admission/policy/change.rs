@@ -1,0 +1,133 @@
+//! One mutation of an object: a part that is merged, or a JSON patch.
+//!
+//! Owns what the result has to be: an object of the same kind, in canonical form, with its defaults. An unknown field in it
+//! ends the request, whatever the failure policy is, as in the reference.
+
+use orch_rules::expression::policy::{Made, MutationKind};
+use orch_rules::kinds::Context;
+use orch_rules::validate::tree::{set, unset};
+use orch_schema::value::Value;
+use orch_schema::{Decoded, Limits, TypeId, apply_defaults, decode_json};
+
+use super::matching::Version;
+use super::refusal::PolicyFault;
+use super::versions::Names;
+use crate::admission::{Attributes, Operation};
+use crate::error::ApiError;
+use crate::fields::overlay;
+use crate::patch::{JsonPatch, PatchError};
+use crate::registry::Resource;
+use crate::request::Verb;
+
+/// The type of the objects that are changed.
+pub(super) struct Target<'a> {
+    attributes: &'a Attributes<'a>,
+    resource: &'a Resource,
+    /// `None` of a connection without options.
+    type_id: Option<TypeId>,
+    names: &'a Names,
+}
+
+impl<'a> Target<'a> {
+    pub(super) fn of(attributes: &'a Attributes<'a>, version: &Version<'a>, names: &'a Names) -> Target<'a> {
+        let resource: &Resource = match version {
+            Version::Own => attributes.resource,
+            Version::Other(_, _, resource) => resource,
+        };
+        let type_id = match attributes.operation {
+            Operation::Connect => resource.request_type(attributes.action, Verb::Create),
+            Operation::Create | Operation::Update | Operation::Delete => Some(resource.type_id),
+        };
+        Target { attributes, resource, type_id, names }
+    }
+
+    /// The result of a mutation in canonical form, with its defaults.
+    fn completed(&self, type_id: TypeId, value: &Value) -> Result<Value, PolicyFault> {
+        let schema = &self.resource.schema;
+        let decoded = decode_json(schema, type_id, value.to_string().as_bytes(), Limits::patched());
+        let internal = |reason: String| PolicyFault::Request(ApiError::Internal(reason));
+        let Decoded { mut value, strict, .. } = decoded.map_err(|error| internal(error.to_string()))?;
+        // Of declared kinds unknown fields are removed, as from any object.
+        if let Some(first) = strict.first().filter(|_| !self.resource.is_declared()) {
+            return Err(internal(format!("strict decoding error: {first}")));
+        }
+        apply_defaults(schema, type_id, &mut value);
+        if self.attributes.operation != Operation::Connect {
+            let now = self.attributes.now.seconds_text();
+            self.resource.strategy.default(&self.context(&now), &mut value);
+        }
+        Ok(value)
+    }
+
+    fn context<'c>(&'c self, now: &'c str) -> Context<'c> {
+        Context {
+            brand: self.attributes.brand,
+            group: &self.names.group,
+            version: &self.names.version,
+            namespace: self.attributes.namespace,
+            action: self.attributes.action,
+            user: self.attributes.user.requester(),
+            now,
+            labels_given: true,
+        }
+    }
+}
+
+/// `object` after the mutation `made`.
+///
+/// # Errors
+/// It cannot be made.
+pub(super) fn applied(target: &Target<'_>, object: &Value, made: Made) -> Result<Value, PolicyFault> {
+    let Some(type_id) = target.type_id else { return Ok(object.clone()) };
+    let changed = match made.kind {
+        MutationKind::ApplyConfiguration => merged(target, type_id, object, made.document)?,
+        MutationKind::JsonPatch => match patched(target, object, made.document)? {
+            Some(changed) => changed,
+            None => return Ok(object.clone()),
+        },
+    };
+    target.completed(type_id, &changed)
+}
+
+fn merged(
+    target: &Target<'_>,
+    type_id: TypeId,
+    object: &Value,
+    mut part: Value,
+) -> Result<Value, PolicyFault> {
+    let names = target.names;
+    for (field, own) in [("apiVersion", &names.api_version), ("kind", &names.kind)] {
+        if part.get(field).is_some_and(|given| given.as_str() != Some(own)) {
+            return Err(refused("patch and original object are not of the same gvk"));
+        }
+        unset(&mut part, field);
+    }
+    overlay(&target.resource.schema, type_id, object, &part).map_err(|error| refused(&error.to_string()))
+}
+
+fn refused(reason: &str) -> PolicyFault {
+    PolicyFault::Policy(format!("error applying patch: {reason}"))
+}
+
+/// `None`: an operation `test` does not hold, which leaves the object as it is.
+fn patched(target: &Target<'_>, object: &Value, operations: Value) -> Result<Option<Value>, PolicyFault> {
+    let names = target.names;
+    let failed = |reason: &dyn std::fmt::Display| PolicyFault::Policy(format!("JSON Patch: {reason}"));
+    let patch = JsonPatch::parse(operations).map_err(|error| failed(&error))?;
+    // Operations may look at the kind, which the tree does not have.
+    let mut changed = object.clone();
+    set(&mut changed, "apiVersion", &*names.api_version);
+    set(&mut changed, "kind", &*names.kind);
+    match patch.apply(&mut changed) {
+        Ok(()) => {}
+        Err(PatchError::TestFailed) => return Ok(None),
+        Err(error) => return Err(failed(&error)),
+    }
+    let has = |field: &str, own: &str| changed.get(field).and_then(Value::as_str) == Some(own);
+    if !has("apiVersion", &names.api_version) || !has("kind", &names.kind) {
+        return Err(failed(&"apiVersion and kind may not change"));
+    }
+    unset(&mut changed, "apiVersion");
+    unset(&mut changed, "kind");
+    Ok(Some(changed))
+}

@@ -1,0 +1,67 @@
+//! Admission policies: rules in expressions, which clients store, over the writes that they match.
+//!
+//! Owns the way from stored policies and bindings to what they say of a write: which policies a write meets ([`prepared`],
+//! [`matching`]), the versions of its objects ([`versions`]), parameters ([`params`]), answers to questions about rights
+//! ([`rights`]), what follows from a violation ([`validating`], [`refusal`]), and how objects are changed ([`mutating`],
+//! [`change`]). The expressions themselves, their order and
+//! their texts are `orch_rules::expression::policy`'s.
+//!
+//!     a write -> looked up by its resource -> selectors and rules -> parameters -> evaluated -> deny, warn, audit
+//!
+//! Policies are prepared as a derived value ([0022](../../../../docs/decisions/0022-derived-values-are-brought-up-by-who-asks.md)):
+//! one is in force with the next request on the node that acknowledged it. Its expressions are compiled by the first
+//! request that it matches ([0049](../../../../docs/decisions/0049-policies-compile-where-they-are-first-met.md)).
+//!
+//! Invariant: a write that no policy names costs two look-ups, and allocates nothing.
+
+mod asked;
+mod authority;
+mod change;
+mod matching;
+mod mutating;
+mod params;
+mod prepared;
+mod refusal;
+mod rights;
+mod validating;
+mod versions;
+mod write;
+
+pub(super) use self::authority::confirm_params;
+pub(super) use self::mutating::MutatingAdmissionPolicy;
+use self::prepared::{Bound, Policies, PolicyKind};
+pub(super) use self::validating::ValidatingAdmissionPolicy;
+use super::{Attributes, View};
+use crate::follow::Maintained;
+
+/// Storage resources of policies and bindings, whose own writes no policy judges: one could not be removed any more.
+const UNJUDGED: [&str; 4] = [
+    "validatingadmissionpolicies.admissionregistration",
+    "validatingadmissionpolicybindings.admissionregistration",
+    "mutatingadmissionpolicies.admissionregistration",
+    "mutatingadmissionpolicybindings.admissionregistration",
+];
+
+/// Whether the write is one of a policy or binding.
+pub(super) fn is_of_policies(attributes: &Attributes<'_>) -> bool {
+    // few: four kinds.
+    UNJUDGED.contains(&&*attributes.resource.storage)
+}
+
+/// Whether policies are asked about the write: not about policies, nor about reviews, which are not stored.
+fn is_judged(attributes: &Attributes<'_>) -> bool {
+    attributes.resource.review.is_none() && !is_of_policies(attributes)
+}
+
+/// The bound policies whose rules name the resource of the write. `None`: they have to be brought up first.
+fn looked_up<K: PolicyKind>(
+    policies: &Maintained<Policies<K>>,
+    attributes: &Attributes<'_>,
+    view: &View,
+) -> Option<Vec<Bound<K>>> {
+    let applied = view.applied();
+    if applied.state.collection(K::SOURCES[1]).is_empty() {
+        return Some(Vec::new());
+    }
+    policies.try_read(applied, |policies| policies.of_resource(&attributes.resource.plural))
+}

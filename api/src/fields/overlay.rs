@@ -1,0 +1,153 @@
+//! Merges a part of an object into it, without owners: what mutating admission policies make.
+//!
+//! Owns the refusal of parts that would replace a list, map or object as a whole: who changes one member of those would
+//! remove the others without knowing.
+
+use orch_schema::budget::count_step;
+use orch_schema::types::{Schema, TypeId};
+use orch_schema::value::Value;
+
+use super::check::check;
+use super::merge::merge;
+use super::shape::{ItemError, Shape, element_of_item};
+
+/// Paths of refused parts that an error names.
+const PATHS_SHOWN_MAX: usize = 100;
+
+/// The reason why a part cannot be merged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OverlayError {
+    /// It does not have the form of its type.
+    #[error("failed to convert patch object to typed object: {0}")]
+    Typed(String),
+    /// It would replace these as a whole.
+    #[error("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {0}")]
+    Atomic(String),
+    /// Items of the object cannot be identified.
+    #[error("failed to merge patch: {0}")]
+    Item(#[from] ItemError),
+}
+
+/// `live` with all values of `part` merged in.
+///
+/// # Errors
+/// [`OverlayError`].
+pub fn overlay(schema: &Schema, root: TypeId, live: &Value, part: &Value) -> Result<Value, OverlayError> {
+    let errors = check(schema, root, part);
+    match &errors[..] {
+        [] => {}
+        [one] => return Err(OverlayError::Typed(one.clone())),
+        many => return Err(OverlayError::Typed(format!("errors:\n  {}", many.join("\n  ")))),
+    }
+    let shape = Shape::of_type(schema, root);
+    let mut found = Vec::new();
+    find_atomic(schema, shape, part, &mut String::new(), &mut found);
+    if !found.is_empty() {
+        return Err(OverlayError::Atomic(found.join(", ")));
+    }
+    Ok(merge(schema, shape, live, part)?)
+}
+
+/// Adds the paths of lists, maps and objects in `value` that are replaced as a whole.
+fn find_atomic<'s>(
+    schema: &'s Schema,
+    shape: Shape<'s>,
+    value: &Value,
+    path: &mut String,
+    found: &mut Vec<String>,
+) {
+    if !count_step() || found.len() >= PATHS_SHOWN_MAX {
+        return;
+    }
+    let length = path.len();
+    match (shape, value) {
+        (Shape::Atomic, Value::Object(_) | Value::Array(_)) => found.push(path.clone()),
+        (Shape::Struct(_) | Shape::Map(_), Value::Object(map)) => {
+            for (name, value) in map {
+                let Some(slot) = shape.member(name) else { continue };
+                path.push('.');
+                path.push_str(name);
+                find_atomic(schema, slot.shape(schema, Some(value)), value, path, found);
+                path.truncate(length);
+            }
+        }
+        (Shape::Keyed { .. }, Value::Array(items)) => {
+            for item in items {
+                let Some(slot) = shape.item() else { continue };
+                if let Ok(element) = element_of_item(schema, shape, item) {
+                    path.push_str(&element.to_string());
+                }
+                find_atomic(schema, slot.shape(schema, Some(item)), item, path, found);
+                path.truncate(length);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_schema::json;
+    use orch_schema::testing::orch;
+
+    use super::*;
+
+    fn merged(kind: &str, live: &Value, part: &Value) -> Result<Value, String> {
+        let root = orch().find_type(kind).unwrap();
+        overlay(orch(), root, live, part).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn members_and_items_merge_and_the_rest_stays() {
+        let live = json!({
+            "metadata": {"labels": {"own": "1"}},
+            "spec": {"containers": [
+                {"name": "c", "image": "i", "env": [{"name": "OWN", "value": "0"}]}, {"name": "d", "image": "i"},
+            ]},
+        });
+        let part = json!({
+            "metadata": {"labels": {"ready": "yes"}},
+            "spec": {
+                "initContainers": [{"name": "mesh", "image": "mesh:1"}],
+                "containers": [{"name": "c", "env": [{"name": "ADDED", "value": "1"}]}],
+            },
+        });
+        assert_eq!(
+            merged("core.v1.Pod", &live, &part),
+            Ok(json!({
+                "metadata": {"labels": {"own": "1", "ready": "yes"}},
+                "spec": {
+                    "containers": [
+                        {"name": "c", "image": "i", "env": [{"name": "OWN", "value": "0"}, {"name": "ADDED", "value": "1"}]},
+                        {"name": "d", "image": "i"},
+                    ],
+                    "initContainers": [{"name": "mesh", "image": "mesh:1"}],
+                },
+            }))
+        );
+    }
+
+    #[test]
+    fn what_would_be_replaced_as_a_whole_is_refused() {
+        let part = json!({"spec": {
+            "nodeSelector": {"disk": "ssd"},
+            "containers": [{"name": "c", "command": ["x"]}],
+        }});
+        assert_eq!(
+            merged("core.v1.Pod", &json!({}), &part),
+            Err("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.nodeSelector, \
+                 .spec.containers[name=\"c\"].command"
+                .to_owned())
+        );
+    }
+
+    #[test]
+    fn a_part_of_another_form_is_refused() {
+        let refused = merged("core.v1.ConfigMap", &json!({}), &json!({"datum": {}}));
+        assert_eq!(
+            refused,
+            Err("failed to convert patch object to typed object: .datum: field not declared in schema"
+                .to_owned())
+        );
+    }
+}
