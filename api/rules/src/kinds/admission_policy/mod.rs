@@ -144,7 +144,7 @@ fn validate_variables(spec: &Value, compiling: &mut Compiling<'_>, path: &Path) 
         if name.trim().is_empty() {
             errors.push(FieldError::required(path.child("name"), "name is not specified"));
         } else if !is_identifier(name) {
-            let detail = "name is not a valid CEL identifier";
+            let detail = "must be a valid CEL identifier";
             errors.push(FieldError::invalid_str(path.child("name"), name, detail));
         }
         if expression.trim().is_empty() {

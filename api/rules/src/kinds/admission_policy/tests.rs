@@ -120,8 +120,8 @@ fn variables_are_known_behind_them() {
         &[
             "spec.variables[0].name: Required value: name is not specified",
             "spec.variables[0].expression: Required value: expression is not specified",
-            "spec.variables[1].name: Invalid value: \"in\": name is not a valid CEL identifier",
-            "spec.variables[2].name: Invalid value: \"a-b\": name is not a valid CEL identifier",
+            "spec.variables[1].name: Invalid value: \"in\": must be a valid CEL identifier",
+            "spec.variables[2].name: Invalid value: \"a-b\": must be a valid CEL identifier",
         ],
     );
     check(
