@@ -20,14 +20,17 @@ pub struct Era {
     pub beginning: Revision,
 }
 
-/// The calls of the first cluster, and of each of `eras` with its beginning. Calls asked before an era without an outcome
-/// reached no process of it.
+/// The calls of the first cluster, and of each of `eras` with its beginning. A call whose outcome is of a later era than the one it was
+/// asked in was carried out there: its client waited until a member was up again. Calls asked before an era without an outcome reached
+/// no process of it.
 pub fn divide(calls: Vec<Call>, eras: &[Era]) -> Vec<(Revision, Vec<Call>)> {
     let mut divided = vec![(Revision(0), Vec::new())];
     divided.extend(eras.iter().map(|era| (era.beginning, Vec::new())));
     for call in calls {
-        let era = eras.iter().filter(|era| era.began < call.asked).count();
-        divided[era].1.push(call);
+        let of = |is_past: &dyn Fn(&Era) -> bool| eras.iter().filter(|era| is_past(era)).count();
+        let asked_in = of(&|era| era.began < call.asked);
+        let carried_out_in = call.told.revision().map_or(0, |told| of(&|era| era.beginning <= told));
+        divided[asked_in.max(carried_out_in)].1.push(call);
     }
     divided
 }
@@ -55,21 +58,22 @@ mod tests {
         [Era { began: 10, beginning: Revision(1000) }, Era { began: 20, beginning: Revision(2000) }];
 
     #[test]
-    fn a_call_belongs_to_the_era_that_it_was_asked_in() {
-        let call = |asked| Call {
+    fn a_call_belongs_to_the_era_that_it_was_carried_out_or_asked_in() {
+        let call = |(asked, told): (u64, Option<u64>)| Call {
             client: 1,
             path: Arc::from("a"),
             ask: Ask::Read,
             asked,
             answered: asked + 1,
-            told: Told::Unknown,
+            told: told.map_or(Told::Unknown, |told| Told::Found { revision: Revision(told), current: None }),
         };
-        let divided = divide([5, 10, 11, 30].map(call).to_vec(), &ERAS);
+        let calls = [(5, None), (6, Some(900)), (9, Some(1000)), (10, None), (11, Some(1001)), (30, None)];
+        let divided = divide(calls.map(call).to_vec(), &ERAS);
         let asked: Vec<(u64, Vec<u64>)> = divided
             .into_iter()
             .map(|(beginning, calls)| (beginning.0, calls.iter().map(|call| call.asked).collect()))
             .collect();
-        assert_eq!(asked, [(0, vec![5, 10]), (1000, vec![11]), (2000, vec![30])]);
+        assert_eq!(asked, [(0, vec![5, 6, 10]), (1000, vec![9, 11]), (2000, vec![30])]);
     }
 
     #[test]
