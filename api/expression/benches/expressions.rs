@@ -75,7 +75,7 @@ fn fastest(times: u32, mut work: impl FnMut()) -> Duration {
 }
 
 fn main() {
-    let keywords = Keywords::with_prefix("x-orch-");
+    let keywords = Keywords::with_prefix("x-bench-");
     let declared: Arc<Declared> = keywords.declare(&schema(), Root::Resource).expect("the schema has a type");
     let types = Arc::new(SchemaTypes::of(&declared));
     let scope = rule_scope(&types, &declared, OldSelf::Value, "orch");

@@ -22,6 +22,9 @@ use crate::pattern::{Pattern, PatternLimits};
 use crate::tree::{Append, Bind, Call, Entry, Fold, Insert, Item, Matches, Node, Object, Select, Standing};
 use crate::value::{Key, MadeMap, Val};
 
+/// The function by which macros look at the condition of a loop.
+const NOT_STRICTLY_FALSE: &str = "@not_strictly_false";
+
 /// Conversions that are done once where their argument is a literal.
 const CONVERSIONS: [&str; 9] =
     ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "uint"];
@@ -124,7 +127,8 @@ impl Compiler<'_> {
         {
             return Ok(Node::Constant(converted));
         }
-        Ok(Node::Call(Box::new(Call { code, price, arguments })))
+        let is_condition = name == NOT_STRICTLY_FALSE;
+        Ok(Node::Call(Box::new(Call { code, price, arguments, is_condition })))
     }
 
     /// The node of an operator that does not evaluate all of its operands, and of what is done in place.

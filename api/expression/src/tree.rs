@@ -65,6 +65,8 @@ pub(crate) struct Call {
     pub(crate) code: Code,
     pub(crate) price: Price,
     pub(crate) arguments: Box<[Node]>,
+    /// The condition of a loop, which goes on behind a fault. It is known by its name: a function may have several addresses.
+    pub(crate) is_condition: bool,
 }
 
 /// A match.

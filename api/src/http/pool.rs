@@ -135,17 +135,21 @@ impl Pool {
             let place = self.threads.take(party).await;
             let (turns, own) = (self.threads.clone(), party.clone());
             let (waker, entered) = (Waker::from(woken.clone()), budget.clone());
-            let step = tokio::task::spawn_blocking(move || {
+            let step = move || {
                 let slices = Rc::new(Slices::begin(turns, own, place));
                 let pause = slices.clone();
                 let mut poll = || entered.enter(|| job.as_mut().poll(&mut Context::from_waker(&waker)));
                 let polled = pausing(Rc::new(move || pause.pause()), &mut poll);
                 drop(slices);
                 (job, polled)
-            });
-            let (back, polled) = step.await.map_err(|error| {
-                ApiError::Internal(format!("the work on a large document broke off: {error}"))
-            })?;
+            };
+            let (back, polled) = match tokio::runtime::Handle::try_current() {
+                Ok(runtime) => runtime.spawn_blocking(step).await.map_err(|error| {
+                    ApiError::Internal(format!("the work on a large document broke off: {error}"))
+                })?,
+                // A simulation has one thread.
+                Err(_) => step(),
+            };
             if let Poll::Ready(result) = polled {
                 return Ok(result);
             }

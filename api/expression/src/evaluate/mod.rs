@@ -196,8 +196,7 @@ fn call<'v>(run: &mut Run<'v>, call: &'v Call) -> Outcome<'v> {
 
 /// A fault in an argument is that of the call, but for the condition of a loop, which goes on behind a fault.
 fn forgive<'v>(run: &mut Run<'v>, call: &Call, failure: Failure) -> Outcome<'v> {
-    let is_condition = std::ptr::fn_addr_eq(call.code, crate::library::logic::not_strictly_false as Code);
-    if !is_condition || failure.is_final() {
+    if !call.is_condition || failure.is_final() {
         return Err(failure);
     }
     run.charge(1)?;

@@ -58,6 +58,7 @@ pub use orch_schema::NameRule;
 pub use strategy::{Cell, Context, NamespaceRequirement, Plain, Requester, Strategy, value_at};
 
 /// The strategy of a storage resource, which serves all versions of its objects; `None` for a kind that is not served.
+#[expect(clippy::too_many_lines, reason = "one decision with a line for each kind")]
 pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
     Some(match storage_resource {
         "bindings" | "pods/binding" => Arc::new(binding::Binding),

@@ -160,6 +160,7 @@ impl Match {
     }
 
     fn first<'a>(&self, rules: &[Rule], asked: &Asked<'a>) -> Option<Version<'a>> {
+        // few: the rules of one policy, which administrators write.
         let own = rules.iter().any(|rule| rule.matches(asked, asked.group, asked.version));
         if own {
             return Some(Version::Own);
@@ -168,8 +169,8 @@ impl Match {
             return None;
         }
         rules.iter().find_map(|rule| {
-            // few: the other versions of one resource.
             let mut others = asked.others();
+            // few: the other versions of one resource.
             let found = others.find(|(group, version, _)| rule.matches(asked, group, version));
             found.map(|(group, version, resource)| Version::Other(group, version, resource))
         })

@@ -196,6 +196,7 @@ impl<'a> Mutating<'a> {
         let mut is_dirty = false;
         for invocation in invocations {
             let key = invocation.key();
+            // set: keys of the invocations that are due.
             if self.is_second && !self.memory.due.contains(&key) {
                 continue;
             }

@@ -1,3 +1,5 @@
+//! Policies evaluated over values: conditions, validations, messages, annotations, mutations, and their budgets.
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 

@@ -158,6 +158,7 @@ fn validate_resources(rule: &Value, path: &Path) -> FieldErrors {
         let detail = "if '*/*' is present, must not specify other resources";
         errors.push(FieldError::invalid(path.clone(), &given(), detail));
     }
+    // once: as above.
     if has_plain && resources.contains(&"*") {
         let detail = "if '*' is present, must not specify other resources without subresources";
         errors.push(FieldError::invalid(path.clone(), &given(), detail));

@@ -1,3 +1,5 @@
+//! Policies and bindings as they are written: what is refused, in which words, and what is filled in.
+
 use orch_schema::json;
 use orch_schema::value::Value;
 
