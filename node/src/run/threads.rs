@@ -32,6 +32,10 @@ const STORE_NICENESS: i32 = -5;
 /// them before it is read, and again for the store's answer to it. A look costs less than a microsecond.
 const TASKS_BETWEEN_EVENTS: u32 = 8;
 
+/// Bytes of stack of a thread of requests: walks over expressions recurse, a hundred levels of a text deep, of which macros make several each,
+/// and one of random texts overflowed the usual 2 MiB. Only what is touched is memory. Tests have as much (`.cargo/config.toml`).
+const STACK_BYTES: usize = 8 << 20;
+
 /// Both runtimes.
 pub(super) struct Threads {
     /// Accepts connections and answers requests.
@@ -45,6 +49,7 @@ impl Threads {
     pub(super) fn start() -> io::Result<Threads> {
         let api = Builder::new_multi_thread()
             .thread_name("api")
+            .thread_stack_size(STACK_BYTES)
             .event_interval(TASKS_BETWEEN_EVENTS)
             .global_queue_interval(TASKS_BETWEEN_EVENTS)
             .enable_all()
