@@ -181,7 +181,7 @@ impl Program {
         (value, (run.cost(), run.steps()), run.lazies.take())
     }
 
-    /// What an evaluation needs.
+    /// The parts that an evaluation reads.
     pub(crate) fn parts(&self) -> Parts<'_> {
         let (root, patterns) = (&self.root, &*self.patterns);
         Parts { root, names: &*self.variables, patterns, slots: self.slots }

@@ -29,7 +29,7 @@ pub(crate) trait LazySource: Send + Sync {
     fn parts(&self, at: usize) -> Result<Parts<'_>, &str>;
 }
 
-/// What is known of a variable.
+/// The state of a variable: its value, once it was read.
 #[derive(Debug)]
 enum State<'v> {
     Unread,

@@ -98,7 +98,7 @@ impl VariableNames for NoNames {
     }
 }
 
-/// What an evaluation needs of a program.
+/// The parts of a program that an evaluation reads.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'v> {
     pub(crate) root: &'v Node,

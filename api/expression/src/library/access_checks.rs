@@ -18,7 +18,7 @@ use crate::value::Val;
 pub struct Question {
     /// Namespace and name of the service account that is asked about; `None` for the user of the request.
     pub service_account: Option<(Arc<str>, Arc<str>)>,
-    /// What the user would do it to.
+    /// The objects or the path that the right is asked for.
     pub target: Target,
     /// `get`, `update`, and others.
     pub verb: Arc<str>,

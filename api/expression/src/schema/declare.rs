@@ -168,7 +168,7 @@ fn plain(kind: Kind, bytes_min: u64, size_max: u64) -> Arc<Declared> {
     Arc::new(Declared { kind, bytes_min, size_max, is_nullable: false })
 }
 
-/// What an expression sees of an object's metadata. `name`: that of their type.
+/// The fields of an object's metadata that an expression sees. `name`: that of their type.
 fn metadata(name: &str) -> Arc<Declared> {
     let field = |name: &str| DeclaredField {
         name: name.into(),

@@ -19,7 +19,7 @@ pub enum Place {
     Condition,
     /// A variable.
     Variable,
-    /// What has to hold.
+    /// The expression that has to hold.
     Validation,
     /// The message where it does not.
     Message,

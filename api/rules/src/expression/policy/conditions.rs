@@ -24,12 +24,12 @@ pub struct Condition {
 #[derive(Debug, Default)]
 pub struct Conditions(Vec<Condition>);
 
-/// What conditions say of a request.
+/// The verdict of all conditions on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Matched {
     /// All hold.
     Yes,
-    /// One does not, or one has no value and the policy is left out then.
+    /// A condition is false, or has no value and the policy is left out then.
     No,
     /// None is false, and some have no value: the text.
     Failed(String),

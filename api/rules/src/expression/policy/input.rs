@@ -59,7 +59,7 @@ impl Members for Document<'_> {
     }
 }
 
-/// What a policy is evaluated over.
+/// The values that a policy is evaluated over.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     /// The object; `None` of a deletion.

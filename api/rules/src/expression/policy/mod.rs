@@ -35,7 +35,7 @@ pub const OUT_OF_BUDGET: &str =
 /// Begins the error of an expression that was stored and does not compile.
 pub const COMPILATION_ERROR: &str = "compilation error";
 
-/// What follows from an expression that has no value.
+/// The treatment of a request for which an expression has no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
     /// The request is refused.

@@ -38,7 +38,7 @@ pub enum MutationKind {
     JsonPatch,
 }
 
-/// What a mutation would change.
+/// The change that a mutation asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Made {
     /// How.
@@ -81,7 +81,7 @@ impl MutatingPrograms {
         self.conditions.matched(input, failure)
     }
 
-    /// What the mutation number `at` makes of the object in `input`: its change, or the text of the error.
+    /// The change that the mutation number `at` makes to the object in `input`, or the text of the error.
     ///
     /// # Errors
     /// A question about rights that has to be answered first.
