@@ -125,7 +125,9 @@ impl Converter for Hook {
         }
         let way = match &self.0.way {
             Ok(way) => way,
-            Err(reason) => return converted(Err(self.0.failed(&batch[0].written_as, Breach::Call, reason).1)),
+            Err(reason) => {
+                return converted(Err(self.0.failed(&batch[0].written_as, Breach::Call, reason).1));
+            }
         };
         let question = self.0.question(way, &batch, to);
         drop(batch);
@@ -161,7 +163,9 @@ impl Asker {
         let from = api_version(&piece.written_as);
         Err(Failure(match batch.len() {
             1 => format!("request to convert CR from an invalid group/version: {from}"),
-            _ => format!("request to convert CR list failed, list index {at} has invalid group/version: {from}"),
+            _ => format!(
+                "request to convert CR list failed, list index {at} has invalid group/version: {from}"
+            ),
         }))
     }
 
@@ -238,7 +242,10 @@ impl Asker {
         })?;
         let (given, asked) = (objects.len(), forms.len());
         if given != asked {
-            let text = format!("conversion webhook for {} returned {given} objects, expected {asked}", self.name(from));
+            let text = format!(
+                "conversion webhook for {} returned {given} objects, expected {asked}",
+                self.name(from)
+            );
             return Err((Breach::Partial, Failure(text)));
         }
         let api_version = format!("{}/{}", self.of.group, to.version);
@@ -267,7 +274,9 @@ impl Asker {
             (None, Fault::Type(_)) => "invalid object at index 0".to_owned(),
             (None, Fault::Identity(_)) => "invalid object".to_owned(),
             (None, Fault::Metadata(_)) => "invalid metadata".to_owned(),
-            (Some(at), Fault::Type(_) | Fault::Identity(_)) => format!("invalid converted object at index {at}"),
+            (Some(at), Fault::Type(_) | Fault::Identity(_)) => {
+                format!("invalid converted object at index {at}")
+            }
             (Some(at), Fault::Metadata(_)) => format!("invalid metadata in object at index {at}"),
         };
         let (Fault::Type(reason) | Fault::Identity(reason) | Fault::Metadata(reason)) = fault;
@@ -322,7 +331,9 @@ mod tests {
     }
 
     /// A hook of widgets in `v1` and `v2`, and the documents that it has posted.
-    fn hook(answer: impl Fn(&Value) -> Result<Value, Unposted> + Send + Sync + 'static) -> (Hook, Arc<Mutex<Vec<Value>>>) {
+    fn hook(
+        answer: impl Fn(&Value) -> Result<Value, Unposted> + Send + Sync + 'static,
+    ) -> (Hook, Arc<Mutex<Vec<Value>>>) {
         let asked = Arc::<Mutex<Vec<Value>>>::default();
         let post = Arc::new(Fake { answer: Box::new(answer), asked: asked.clone() });
         let way = Reviews::of(&ORCH, &["v1"]).map(|reviews| Way { reviews, post, parts: parts() });
@@ -347,7 +358,8 @@ mod tests {
     }
 
     fn pieces(count: usize) -> Batch {
-        let object = |at: usize| json!({"metadata": {"name": format!("w{at}"), "uid": "u"}, "spec": {"size": at}});
+        let object =
+            |at: usize| json!({"metadata": {"name": format!("w{at}"), "uid": "u"}, "spec": {"size": at}});
         (0..count).map(|at| Piece { written_as: form("v1"), object: object(at) }).collect()
     }
 
@@ -381,12 +393,16 @@ mod tests {
             }))
         });
         let converted = ask(&hook, pieces(3), "v2").await.unwrap();
-        let expected = |at: usize| json!({"metadata": {"name": format!("w{at}"), "uid": "u"}, "spec": {"replicas": at}});
+        let expected =
+            |at: usize| json!({"metadata": {"name": format!("w{at}"), "uid": "u"}, "spec": {"replicas": at}});
         assert_eq!(converted.to_vec(), (0..3).map(expected).collect::<Vec<_>>());
         let asked = asked.lock();
         assert_eq!(asked.len(), 1, "one question for the batch");
         let request = asked[0].at("request");
-        assert_eq!((request.text("desiredAPIVersion"), request.items("objects").len()), ("g.example.com/v2", 3));
+        assert_eq!(
+            (request.text("desiredAPIVersion"), request.items("objects").len()),
+            ("g.example.com/v2", 3)
+        );
         assert_eq!(request.items("objects")[1]["apiVersion"], "g.example.com/v1");
     }
 
@@ -395,8 +411,12 @@ mod tests {
         const OF: &str = "conversion webhook for g.example.com/v1, Kind=Widget";
         let (broken, _) = hook(|_| Err(Unposted { reason: "no route".to_owned(), is_too_large: false }));
         assert_eq!(ask(&broken, pieces(1), "v2").await.unwrap_err(), format!("{OF} failed: no route"));
-        let (refusing, _) = hook(|_| Ok(json!({"kind": "ConversionReview", "apiVersion": "apiextensions.orch.io/v1"})));
-        assert_eq!(ask(&refusing, pieces(1), "v2").await.unwrap_err(), format!("{OF} failed: no response provided"));
+        let (refusing, _) =
+            hook(|_| Ok(json!({"kind": "ConversionReview", "apiVersion": "apiextensions.orch.io/v1"})));
+        assert_eq!(
+            ask(&refusing, pieces(1), "v2").await.unwrap_err(),
+            format!("{OF} failed: no response provided")
+        );
         let (garbage, _) = hook(|_| Ok(json!("garbage")));
         let text = ask(&garbage, pieces(2), "v2").await.unwrap_err();
         assert!(text.starts_with(&format!("{OF} failed: the answer is no ConversionReview: ")), "{text}");
@@ -405,17 +425,58 @@ mod tests {
             answer["response"]["convertedObjects"].as_array_mut().unwrap().pop();
             Ok(answer)
         });
-        assert_eq!(ask(&fewer, pieces(1), "v2").await.unwrap_err(), format!("{OF} returned 0 objects, expected 1"));
-        assert_eq!(ask(&fewer, pieces(5), "v2").await.unwrap_err(), format!("{OF} returned 4 objects, expected 5"));
-        let kind = |at: usize| move |place: usize, object: &mut Value| if place == at { object["kind"] = json!("G") };
-        let name = |at: usize| move |place: usize, object: &mut Value| if place == at { object["metadata"]["name"] = json!("b") };
-        let label = |at: usize| move |place: usize, object: &mut Value| if place == at { object["metadata"]["labels"] = json!(1) };
+        assert_eq!(
+            ask(&fewer, pieces(1), "v2").await.unwrap_err(),
+            format!("{OF} returned 0 objects, expected 1")
+        );
+        assert_eq!(
+            ask(&fewer, pieces(5), "v2").await.unwrap_err(),
+            format!("{OF} returned 4 objects, expected 5")
+        );
+    }
+
+    #[tokio::test]
+    async fn an_object_that_is_refused_is_told_with_its_place_among_many() {
+        const OF: &str = "conversion webhook for g.example.com/v1, Kind=Widget";
+        let kind = |at: usize| {
+            move |place: usize, object: &mut Value| {
+                if place == at {
+                    object["kind"] = json!("G")
+                }
+            }
+        };
+        let name = |at: usize| {
+            move |place: usize, object: &mut Value| {
+                if place == at {
+                    object["metadata"]["name"] = json!("b")
+                }
+            }
+        };
+        let label = |at: usize| {
+            move |place: usize, object: &mut Value| {
+                if place == at {
+                    object["metadata"]["labels"] = json!(1)
+                }
+            }
+        };
         for (text, expected) in [
-            (refusal(1, kind(0)).await, "invalid object at index 0: invalid kind (expected Widget, received G)"),
-            (refusal(3, kind(2)).await, "invalid converted object at index 2: invalid kind (expected Widget, received G)"),
+            (
+                refusal(1, kind(0)).await,
+                "invalid object at index 0: invalid kind (expected Widget, received G)",
+            ),
+            (
+                refusal(3, kind(2)).await,
+                "invalid converted object at index 2: invalid kind (expected Widget, received G)",
+            ),
             (refusal(1, name(0)).await, "invalid object: must have the same name: w0 != b"),
-            (refusal(3, name(1)).await, "invalid converted object at index 1: must have the same name: w1 != b"),
-            (refusal(1, label(0)).await, "invalid metadata: invalid metadata.labels of type int64 in converted object"),
+            (
+                refusal(3, name(1)).await,
+                "invalid converted object at index 1: must have the same name: w1 != b",
+            ),
+            (
+                refusal(1, label(0)).await,
+                "invalid metadata: invalid metadata.labels of type int64 in converted object",
+            ),
             (
                 refusal(3, label(1)).await,
                 "invalid metadata in object at index 1: invalid metadata.labels of type int64 in converted object",
@@ -433,7 +494,8 @@ mod tests {
         let mut batch = pieces(3);
         batch[2].written_as = form("v0");
         let text = ask(&hook, batch.clone(), "v2").await.unwrap_err();
-        let told = "request to convert CR list failed, list index 2 has invalid group/version: g.example.com/v0";
+        let told =
+            "request to convert CR list failed, list index 2 has invalid group/version: g.example.com/v0";
         assert_eq!(text, told);
         let text = ask(&hook, batch.drain(2..).collect(), "v2").await.unwrap_err();
         assert_eq!(text, "request to convert CR from an invalid group/version: g.example.com/v0");

@@ -217,7 +217,8 @@ impl Entries {
     fn remove_any(&mut self) {
         let mut any = || {
             // A linear congruence: it has to be uneven, and nobody gains by knowing it.
-            self.chance = self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            self.chance =
+                self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let at = usize::try_from(self.chance >> 33).unwrap_or_default() % self.keys.len().max(1);
             self.keys.get(at).copied()
         };

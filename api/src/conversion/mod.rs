@@ -39,11 +39,10 @@ use crate::tables::Tables;
 
 pub(crate) use hook::{Hook, HookParts, HookedKind, Post, TIMEOUT, Unposted, Way};
 pub(crate) use kept::Known;
-pub(crate) use measures::Measures;
 pub(crate) use review::Reviews;
 
-pub use kept::Kept;
 pub use converter::{Batch, Converted, Converter, Converting, Failure, Piece, converted};
+pub use kept::Kept;
 
 /// The way from stored objects to those of one version of a kind, and back.
 #[derive(Clone, Debug)]

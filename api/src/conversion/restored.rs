@@ -33,11 +33,7 @@ pub(super) struct Expected<'a> {
 
 /// `converted`, which a server has answered for an object with the metadata `original`, without the members that tell its type, and
 /// with that metadata.
-pub(super) fn restored(
-    expected: Expected<'_>,
-    original: Value,
-    converted: Value,
-) -> Result<Value, Fault> {
+pub(super) fn restored(expected: Expected<'_>, original: Value, converted: Value) -> Result<Value, Fault> {
     let Value::Object(mut converted) = converted else {
         return Err(Fault::Type("it is no object".to_owned()));
     };
@@ -76,19 +72,23 @@ fn check_identity(original: &Value, converted: &Value) -> Result<(), Fault> {
     Ok(())
 }
 
+/// A rule for all labels or annotations of an object.
+type Rule = fn(&Value, &Path) -> FieldErrors;
+
 /// The metadata `original` with the labels and annotations of `told`.
 fn restored_metadata(original: Value, told: Option<Value>) -> Result<Value, String> {
     let mut told = match told {
         None => return Err("missing metadata in converted object".to_owned()),
         Some(Value::Object(told)) => told,
-        Some(other) => return Err(format!("invalid metadata of type {} in converted object", type_of(&other))),
+        Some(other) => {
+            return Err(format!("invalid metadata of type {} in converted object", type_of(&other)));
+        }
     };
     let mut metadata = match original {
         Value::Object(metadata) => metadata,
         _ => Map::new(),
     };
-    let rules: [(&str, fn(&Value, &Path) -> FieldErrors); 2] =
-        [("labels", validate_labels), ("annotations", validate_annotations)];
+    let rules: [(&str, Rule); 2] = [("labels", validate_labels), ("annotations", validate_annotations)];
     for (field, validate) in rules {
         let new = match told.get_mut(field).map(Value::take) {
             None | Some(Value::Null) => {
@@ -258,12 +258,14 @@ mod tests {
             panic!("a label with a space passed");
         };
         assert!(text.starts_with("metadata.labels: Invalid value: \"a b\": "), "{text}");
-        let Err(Fault::Metadata(text)) = outcome(|object| object["metadata"]["labels"] = json!({"-": "a", "+": "b"}))
+        let Err(Fault::Metadata(text)) =
+            outcome(|object| object["metadata"]["labels"] = json!({"-": "a", "+": "b"}))
         else {
             panic!("two names that are none passed");
         };
         assert!(text.starts_with("[metadata.labels: Invalid value") && text.ends_with(']'), "{text}");
-        let Err(Fault::Metadata(text)) = outcome(|object| object["metadata"]["annotations"] = json!({"": "a"}))
+        let Err(Fault::Metadata(text)) =
+            outcome(|object| object["metadata"]["annotations"] = json!({"": "a"}))
         else {
             panic!("an annotation without a name passed");
         };

@@ -15,8 +15,8 @@ use orch_schema::value::Value;
 
 use crate::ambient::Ambient;
 use crate::conversion::{
-    Batch, Converted, Converter, Converting, Hook, HookParts, HookedKind, Post, Reviews, TIMEOUT, Unposted, Way,
-    converted,
+    Batch, Converted, Converter, Converting, Hook, HookParts, HookedKind, Post, Reviews, TIMEOUT, Unposted,
+    Way, converted,
 };
 use crate::webhook::{Bounds, CallError, ClientConfig, Webhooks};
 
@@ -66,7 +66,8 @@ pub(super) fn of(
 /// # Errors
 /// There is none: the reason, which is part of the answer to clients.
 fn way(webhook: &Value, brand: &Brand, servers: Option<&Servers>) -> Result<Way, String> {
-    let servers = servers.ok_or_else(|| "this server was started without a way to call webhooks".to_owned())?;
+    let servers =
+        servers.ok_or_else(|| "this server was started without a way to call webhooks".to_owned())?;
     let reviews = Reviews::of(brand, &webhook.texts("conversionReviewVersions"))?;
     let config = ClientConfig::of(webhook.at("clientConfig"))?;
     let post = Arc::new(Server { webhooks: servers.webhooks.clone(), config });
@@ -90,7 +91,7 @@ impl Post for Server {
 }
 
 fn unposted(error: &CallError) -> Unposted {
-    Unposted { reason: error.to_string(), is_too_large: error.is_too_large() }
+    Unposted { reason: error.to_string(), is_too_large: matches!(error, CallError::TooLarge { .. }) }
 }
 
 /// All versions have the same objects.

@@ -25,8 +25,8 @@ mod tests;
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::select;
@@ -182,7 +182,7 @@ impl Definitions {
                 none.insert(Follower::new(empty.with_servers(self.0.servers.get().cloned()), applied))
             }
         };
-        let mut change = follower.value().settle();
+        let mut change = follower.value_mut().settle();
         let refused = if change.is_nothing() { Vec::new() } else { replace(served, &mut change) };
         follower.value_mut().note_served(change, refused);
         let revision = applied.state.applied();

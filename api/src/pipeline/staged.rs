@@ -160,15 +160,30 @@ fn next_batch(staged: &Staged, objects: &[SharedObject], rest: &mut usize) -> Ve
     places
 }
 
+/// Whether another server is asked about an object that it has converted before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asking {
+    /// It is: for what is shown of one object, and for its removal.
+    Anew,
+    /// It is not: for what a change begins with, as in the reference, and for the removal of objects that were listed.
+    Once,
+}
+
 /// The tree of a stored object in the form that the rules of its kind apply to: of a declared kind that of the request's
 /// version, of a built-in kind the stored one.
 pub(super) async fn tree_for_rules(
     resource: &Arc<Resource>,
     object: &SharedObject,
+    asking: Asking,
     budget: &Budget,
 ) -> Result<Value, ApiError> {
     if is_current(resource, object) {
         return tree_of(object);
+    }
+    let kept = resource.staged().filter(|_| asking == Asking::Once);
+    let kept = kept.and_then(|staged| staged.converter.kept()?.find(&staged.shown, object));
+    if let Some(shown) = kept {
+        return tree_of(&shown);
     }
     let mut objects = [object.clone()];
     Box::pin(convert_all(resource, &mut objects, budget)).await?;

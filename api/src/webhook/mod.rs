@@ -93,6 +93,14 @@ pub(crate) enum CallError {
         /// The time was over.
         is_timeout: bool,
     },
+    /// The answer has more bytes than the call reads.
+    #[error("Post \"{url}\": the answer is larger than {bytes_max} bytes")]
+    TooLarge {
+        /// The URL.
+        url: String,
+        /// What the call reads.
+        bytes_max: usize,
+    },
     /// The answer has another status than 200.
     #[error("{}", refusal(*.0))]
     Status(u16),
@@ -194,6 +202,9 @@ impl Webhooks {
                     reason: "context deadline exceeded".to_owned(),
                     is_timeout: true,
                 }),
+                Err(EgressError::TooLarge { .. }) => {
+                    Err(CallError::TooLarge { url: shown, bytes_max: answer_bytes_max })
+                }
                 Err(error) => {
                     Err(CallError::Failed { url: shown, reason: error.to_string(), is_timeout: false })
                 }
