@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use futures::future::select;
+use futures::future::{Either, select};
 use orch_proto::Brand;
 use orch_raft::object::SharedObject;
 use orch_raft::{Revision, Store};
@@ -74,8 +74,8 @@ struct Shared {
     seen: Mutex<Option<Seen>>,
     /// The store's count of revoked states as of what is served, without a lock: each request for a custom kind looks.
     trusted: AtomicU64,
-    /// Held while a quorum is asked for the newest state.
-    refreshing: tokio::sync::Mutex<u64>,
+    /// Held while a quorum is asked for the newest state: the number of the last refresh that is over, and whether a quorum answered.
+    refreshing: tokio::sync::Mutex<(u64, bool)>,
     /// Number of the last refresh that began.
     begun: Mutex<u64>,
     builder: Builder,
@@ -190,22 +190,28 @@ impl Definitions {
         self.0.trusted.store(applied.revocations(), Ordering::Relaxed);
     }
 
-    /// The same, of a state that is no older than the call. Calls that come together ask the quorum once.
-    pub async fn refresh<S: Store>(&self, store: &S, served: &Handle) {
+    /// The same, of a state that is no older than the call; `false`: no quorum told of it, and the state is the one that this node has.
+    /// Calls that come together ask the quorum once.
+    pub async fn refresh<S: Store>(&self, store: &S, served: &Handle) -> bool {
         let wanted = *self.0.begun.lock() + 1;
         let mut done = self.0.refreshing.lock().await;
-        if *done < wanted {
+        if done.0 < wanted {
             let number = {
                 let mut begun = self.0.begun.lock();
                 *begun += 1;
                 *begun
             };
             let (asked, given_up) = (pin!(newest(store)), pin!(store.sleep(REFRESH_MAX)));
-            select(asked, given_up).await;
-            *done = number;
+            let is_newest = match select(asked, given_up).await {
+                Either::Left((is_newest, _)) => is_newest,
+                Either::Right(_) => false,
+            };
+            *done = (number, is_newest);
         }
+        let is_newest = done.1;
         drop(done);
         self.catch_up(store, served).await;
+        is_newest
     }
 
     /// Keeps what is served equal to the definitions.
@@ -221,13 +227,14 @@ impl Definitions {
     }
 }
 
-/// Waits until `store` has applied what was written before.
-async fn newest<S: Store>(store: &S) {
+/// Waits until `store` has applied what was written before. `false`: it has not.
+async fn newest<S: Store>(store: &S) -> bool {
     match store.barrier().await {
-        Ok(revision) => {
-            store.wait_applied(revision, REFRESH_MAX).await;
+        Ok(revision) => store.wait_applied(revision, REFRESH_MAX).await,
+        Err(error) => {
+            tracing::debug!(%error, "a path is looked for in the state that this node has");
+            false
         }
-        Err(error) => tracing::debug!(%error, "a path is looked for in the state that this node has"),
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use http::Response;
-use orch_raft::Store;
+use orch_raft::{Revision, Store};
 use orch_schema::budget::Budget;
 
 use super::super::Api;
@@ -60,14 +60,18 @@ impl<S: Store> Api<S> {
     /// a quorum is asked.
     ///
     /// # Errors
-    /// `BadRequest`: `timeout` is no duration; `TooManyRequests`: there is no seat; `DeadlineExceeded`, `NothingChanged`.
+    /// `BadRequest`: `timeout` is no duration; `TooManyRequests`: there is no seat; `DeadlineExceeded`, `NothingChanged`;
+    /// `RevisionTooLarge`: the client has seen a newer state than this node has, and no quorum answers.
     pub(super) async fn look_again(&self, authorized: &Authorized<'_, Undeclared>) -> Result<(), ApiError> {
         let (arrived, Undeclared(verb)) = (authorized.arrived(), *authorized.destination());
         let limit = deadline(verb, &arrived.query)?;
         let _seat = self.seat_of(authorized, (Some(verb), ""), (limit, 0)).await?;
         let looking = async {
-            self.refresh_definitions(arrived).await;
-            Ok(())
+            let seen = arrived.query.text("resourceVersion").parse().map(Revision);
+            match (self.refresh_definitions(arrived).await, seen) {
+                (false, Ok(seen)) => self.pipeline.not_older_than(seen).await.map(|_| ()),
+                _ => Ok(()),
+            }
         };
         run_until_deadline(&self.pipeline.store, limit, verb, &Budget::default(), looking).await
     }
