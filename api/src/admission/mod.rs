@@ -66,6 +66,7 @@ mod taint_nodes_by_condition;
 pub(crate) mod testing;
 mod tolerations;
 mod view;
+mod webhook;
 
 use std::sync::Arc;
 

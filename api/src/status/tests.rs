@@ -17,6 +17,10 @@ fn may_be_repeated(error: &ApiError) -> bool {
         | ApiError::NoRoom
         | ApiError::TooManyRequests { .. }
         | ApiError::Unavailable(_) => true,
+        // The webhook knows whether a repetition helps.
+        ApiError::DeniedByWebhook(denial) => {
+            denial.details.as_ref().is_some_and(|details| details.retry_after_seconds > 0)
+        }
         ApiError::NotFound(_)
         | ApiError::UnknownPath
         | ApiError::NoPage
@@ -121,7 +125,7 @@ fn only_errors_of_requests_that_changed_nothing_say_when_to_repeat_them() {
 #[test]
 fn an_unknown_outcome_is_a_timeout_that_says_so() {
     let status = Status::of(&ApiError::OutcomeUnknown("the leader changed".to_owned()), &ORCH);
-    assert_eq!((status.code, status.reason), (504, "Timeout"));
+    assert_eq!((status.code, &*status.reason), (504, "Timeout"));
     assert_eq!(
         status.message,
         "Timeout: the outcome of the request is unknown, it may or may not have been carried out: the leader changed"
