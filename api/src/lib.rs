@@ -45,5 +45,6 @@ pub mod tables;
 mod testing;
 mod waiting;
 pub mod watch;
+pub mod webhook;
 
 pub use orch_rules::expression;
