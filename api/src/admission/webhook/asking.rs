@@ -24,6 +24,7 @@ use crate::admission::{Attributes, Refusal, View};
 use crate::ambient::uuid_text;
 use crate::error::{ApiError, Subject};
 use crate::patch::JsonPatch;
+use crate::webhook::{ANSWER_BYTES_MAX, Bounds};
 
 /// A write, and who is called about it.
 pub(super) struct Asking<'a> {
@@ -192,7 +193,8 @@ impl<'a> Asking<'a> {
         let (uid, brand) = (uuid_text(self.callers.ambient.random()), attributes.brand);
         let document = request.document(version, &uid, brand);
         let timeout = webhook.health.timeout(self.timeout(webhook));
-        let body = self.callers.webhooks.post(client, document, timeout, true).await;
+        let bounds = Bounds { timeout, answer_bytes_max: ANSWER_BYTES_MAX, states_timeout: true };
+        let body = self.callers.webhooks.post(client, document, bounds).await;
         let read = match body {
             Ok(body) => answer::read(&body, (&webhook.name, webhook.role), (version, &uid), brand),
             Err(error) => Err(Fault::Unanswered(error.to_string())),

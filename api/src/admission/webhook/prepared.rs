@@ -60,7 +60,7 @@ pub(super) struct Webhook {
     /// The webhook as it is stored.
     stored: Value,
     conditions: OnceLock<Conditions>,
-    client: OnceLock<Result<Arc<ClientConfig>, String>>,
+    client: OnceLock<Result<ClientConfig, String>>,
     /// Annotations of the configuration.
     annotations: Arc<Value>,
     lockout: OnceLock<Lockout>,
@@ -127,8 +127,8 @@ impl Webhook {
     ///
     /// # Errors
     /// The configuration cannot be used.
-    pub(super) fn client(&self) -> Result<&Arc<ClientConfig>, &str> {
-        let config = || ClientConfig::of(self.stored.at("clientConfig")).map(Arc::new);
+    pub(super) fn client(&self) -> Result<&ClientConfig, &str> {
+        let config = || ClientConfig::of(self.stored.at("clientConfig"));
         self.client.get_or_init(config).as_ref().map_err(String::as_str)
     }
 
