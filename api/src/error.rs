@@ -99,6 +99,9 @@ pub enum ApiError {
     /// An admission webhook refuses the write, in its own words.
     #[error("{}", .0.message)]
     DeniedByWebhook(Box<WebhookDenial>),
+    /// An admission webhook has no usable answer, or leaves no object of the kind. The message is complete.
+    #[error("{0}")]
+    WebhookFailed(String),
     /// The path does not serve this verb.
     #[error("method not allowed")]
     MethodNotAllowed,

@@ -219,7 +219,7 @@ impl Status {
                 plain(507, "InsufficientStorage", &message)
             }
             ApiError::Connect(error) => connect::failed(error),
-            ApiError::Internal(message) => internal(message),
+            ApiError::Internal(message) | ApiError::WebhookFailed(message) => internal(message),
         }
     }
 

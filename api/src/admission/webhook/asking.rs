@@ -181,7 +181,7 @@ impl<'a> Asking<'a> {
         }
         observe(Outcome::Uncalled, true);
         self.callers.warn(webhook, "refuses the write", &reason);
-        Err(Refusal::Final(ApiError::Internal(reason)))
+        Err(Refusal::Final(ApiError::WebhookFailed(reason)))
     }
 
     async fn outcome(&self, call: Call<'_>, request: &Request) -> Result<Allowed, Unallowed> {

@@ -61,7 +61,7 @@ impl Callers {
     fn warn(&self, webhook: &Webhook, then: &str, reason: &str) {
         if let Some(left_out) = UNANSWERED.pass() {
             let (configuration, reason) = (&*webhook.configuration, &*part(reason));
-            tracing::warn!(configuration, reason, left_out, "a webhook does not answer; the node {then}");
+            tracing::warn!(configuration, reason, left_out, "a call of a webhook failed; the node {then}");
         }
     }
 }

@@ -164,7 +164,7 @@ impl<'a> Mutating<'a> {
         let attributes = self.asking.attributes();
         let own = attributes.resource;
         let names = Names::of(&self.asking.write.asked, version);
-        let unconverted = |reason: String| Refusal::Error(ApiError::Internal(reason));
+        let unconverted = |reason: String| Refusal::Error(ApiError::WebhookFailed(reason));
         let shown = shown_in(own, version, object).await.map_err(unconverted)?;
         let old = shown_in(own, version, attributes.old).await.map_err(unconverted)?;
         let objects = (shown.as_deref(), old.as_deref());
@@ -206,7 +206,7 @@ impl<'a> Mutating<'a> {
         allowed: Allowed,
     ) -> Result<Option<(Value, Vec<u8>)>, Refusal> {
         let attributes = self.asking.attributes();
-        let broken = |reason: String| Refusal::Final(ApiError::Internal(reason));
+        let broken = |reason: String| Refusal::Final(ApiError::WebhookFailed(reason));
         let Allowed { text, patch: Some(patch) } = allowed else { return Ok(None) };
         let Some(shown) = shown else {
             return Err(broken(format!(

@@ -39,7 +39,7 @@ pub(super) fn applied(
     object: &Value,
     patch: JsonPatch,
 ) -> Result<Option<Value>, ApiError> {
-    let internal = |reason: &dyn std::fmt::Display| ApiError::Internal(reason.to_string());
+    let internal = |reason: &dyn std::fmt::Display| ApiError::WebhookFailed(reason.to_string());
     let Some(type_id) = target.type_id else {
         return Err(internal(&"the options of the connection cannot be changed"));
     };

@@ -122,7 +122,7 @@ impl<'a> Judging<'a> {
         }
         let converted = converted(asked, self.object, version).await;
         // The converter may have been another server.
-        self.versions.push(converted.map_err(|reason| Refusal::Final(ApiError::Internal(reason)))?);
+        self.versions.push(converted.map_err(|reason| Refusal::Final(ApiError::WebhookFailed(reason)))?);
         Ok(self.versions.len() - 1)
     }
 
