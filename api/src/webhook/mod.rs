@@ -91,6 +91,14 @@ pub(crate) enum CallError {
         /// The failure of the connection.
         reason: String,
     },
+    /// The answer has more bytes than the call reads.
+    #[error("Post \"{url}\": the answer is larger than {bytes_max} bytes")]
+    TooLarge {
+        /// The URL.
+        url: String,
+        /// What the call reads.
+        bytes_max: usize,
+    },
     /// The answer has another status than 200.
     #[error("{}", refusal(*.0))]
     Status(u16),
@@ -182,6 +190,9 @@ impl Webhooks {
                 // The words by which operators know a webhook that hangs.
                 Err(EgressError::Timeout { .. }) => {
                     Err(CallError::Failed { url: shown, reason: "context deadline exceeded".to_owned() })
+                }
+                Err(EgressError::TooLarge { .. }) => {
+                    Err(CallError::TooLarge { url: shown, bytes_max: answer_bytes_max })
                 }
                 Err(error) => Err(CallError::Failed { url: shown, reason: error.to_string() }),
             }
