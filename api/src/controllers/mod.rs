@@ -13,6 +13,7 @@
 //!     garbage      collection of dependents without owners
 //!     expiry       removal of old events
 //!     aggregation  rules of aggregated cluster roles
+//!     api_services  the objects that register groups and versions
 //!     service_accounts, root_ca  objects that every namespace has: its default account, the authority of the servers
 //!     secret_tokens  tokens of service accounts that secrets keep: filled, tracked, removed when unused
 //!     token_cleaner  removal of expired bootstrap tokens
@@ -34,6 +35,7 @@
 mod aggregation;
 mod allocation_repair;
 mod api_endpoints;
+pub(crate) mod api_services;
 pub(crate) mod bootstrap;
 mod certificates;
 mod client;
@@ -218,7 +220,9 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let protectors = PROTECTED.map(|of| (of, client(of.controller())));
     let keeper = client("serviceaccount-token-controller");
     let definer = client("customresourcedefinition-controller");
-    let loops: [BoxFuture<'_, Infallible>; 18] = [
+    let registrar = client("apiservice-registration-controller");
+    let loops: [BoxFuture<'_, Infallible>; 19] = [
+        Box::pin(keep("registration of groups", &registrar, || api_services::run(&registrar))),
         Box::pin(keep("definitions", &definer, || definitions::run(&definer))),
         Box::pin(keep_facts(&server, options)),
         Box::pin(keep_secret_tokens(&keeper, options)),
