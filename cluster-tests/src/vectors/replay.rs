@@ -321,8 +321,9 @@ fn judged(status: u16, headers: &HeaderMap, body: Value) -> Value {
     let mut out = opened(status, headers);
     let mut kept = Map::new();
     for name in JUDGED_HEADERS {
-        let values =
-            headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        // Each byte is a character, as where the scenarios were recorded.
+        let text = |value: &http::HeaderValue| value.as_bytes().iter().copied().map(char::from).collect();
+        let values = headers.get_all(name).iter().map(text);
         let mut values: Vec<String> = values.collect();
         values.sort();
         if !values.is_empty() {
