@@ -144,11 +144,11 @@ impl Declared {
                 .entries
                 .get_mut(name)
                 .and_then(|entry| std::mem::replace(&mut entry.claim, claim.clone()));
-            for (place, rank) in before {
+            if let Some((place, rank)) = before {
                 remove_claim(&mut self.claims, &place, &rank);
                 disputed.insert(place);
             }
-            for (place, rank) in claim {
+            if let Some((place, rank)) = claim {
                 self.claims.entry(place.clone()).or_default().insert(rank);
                 disputed.insert(place);
             }
