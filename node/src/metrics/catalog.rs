@@ -109,6 +109,8 @@ pub(super) fn metric(name: &str) -> Option<&'static Metric> {
 type Labels = &'static [&'static str];
 
 const NONE: Labels = &[];
+const API_SERVICE: Labels = &["name"];
+const API_SERVICE_REASON: Labels = &["name", "reason"];
 const BUILD: Labels = &[
     "build_date",
     "compiler",
@@ -168,6 +170,8 @@ catalog! {
     Gauge Beta "_feature_enabled" FEATURE "Whether a feature gate is on.";
     Gauge Stable "_healthcheck" CHECK "Whether a check of health passed when it was last carried out.";
     Counter Stable "_healthchecks_total" CHECK_STATUS "Checks of health by their result.";
+    Gauge Alpha "aggregator_unavailable_apiservice" API_SERVICE "Whether the server of an APIService is not available.";
+    Counter Alpha "aggregator_unavailable_apiservice_total" API_SERVICE_REASON "Times that the server of an APIService became unavailable, by reason.";
     Counter Alpha "apiserver_audit_error_total" AUDIT_SINK "Audit events that a sink has not stored.";
     Counter Alpha "apiserver_audit_event_total" NONE "Audit events handed to the sinks.";
     Counter Alpha "apiserver_audit_level_total" AUDIT_LEVEL "Requests by the level that the audit policy gave them.";

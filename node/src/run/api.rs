@@ -69,6 +69,7 @@ impl Api {
             gate.clone(),
         );
         pipeline.webhooks = plan.webhooks.start(handle.clone(), pipeline.ambient.clone(), brand);
+        pipeline.aggregation = plan.webhooks.aggregation();
         let maker = NamespaceMaker::default();
         pipeline.admission = admission(plan, &pipeline.ambient, &maker);
         pipeline.watch_batch_delay = plan.watch_batch_delay;
