@@ -35,6 +35,7 @@ mod event_rate_limit;
 mod extended_resource_toleration;
 mod limit_pod_hard_anti_affinity_topology;
 mod limit_ranger;
+mod matching;
 mod namespace_auto_provision;
 mod namespace_exists;
 mod namespace_lifecycle;
@@ -65,6 +66,7 @@ mod taint_nodes_by_condition;
 pub(crate) mod testing;
 mod tolerations;
 mod view;
+mod webhook;
 
 use std::sync::Arc;
 
@@ -76,6 +78,7 @@ use orch_schema::value::Value;
 
 use crate::ambient::{Ambient, SystemAmbient};
 use crate::error::ApiError;
+use crate::webhook::Webhooks;
 use ruling::awaited;
 
 pub use additions::Additions;
@@ -172,12 +175,17 @@ impl Chain {
     pub fn selected(selection: &PluginSelection) -> Chain {
         let settings = Settings { selection: selection.clone(), ..Settings::default() };
         let ambient: Arc<dyn Ambient> = Arc::new(SystemAmbient);
-        Chain::configured(settings, &ambient, &NamespaceMaker::default())
+        Chain::configured(settings, &ambient, &NamespaceMaker::default(), &Webhooks::none())
     }
 
     /// The plugins that `settings` select, with their configurations, in the reference's order. `maker` makes namespaces
-    /// for `NamespaceAutoProvision`.
-    pub fn configured(settings: Settings, ambient: &Arc<dyn Ambient>, maker: &NamespaceMaker) -> Chain {
+    /// for `NamespaceAutoProvision`, `webhooks` are called by the plugins for webhooks.
+    pub fn configured(
+        settings: Settings,
+        ambient: &Arc<dyn Ambient>,
+        maker: &NamespaceMaker,
+        webhooks: &Webhooks,
+    ) -> Chain {
         let Settings {
             selection,
             pod_security,
@@ -186,6 +194,7 @@ impl Chain {
             event_limits,
             toleration_seconds,
         } = settings;
+        let callers = || webhook::Callers { webhooks: webhooks.clone(), ambient: ambient.clone() };
         let all: Vec<Box<dyn Plugin>> = vec![
             Box::new(always::AlwaysAdmit),
             Box::new(namespace_auto_provision::NamespaceAutoProvision { maker: maker.clone() }),
@@ -218,7 +227,9 @@ impl Chain {
             Box::new(pod_resize_validator::PodResizeValidator),
             Box::new(claim_status::ClaimStatus),
             Box::<policy::MutatingAdmissionPolicy>::default(),
+            Box::new(webhook::MutatingAdmissionWebhook::new(callers())),
             Box::<policy::ValidatingAdmissionPolicy>::default(),
+            Box::new(webhook::ValidatingAdmissionWebhook::new(callers())),
             Box::new(resource_quota::ResourceQuota(resource_quota::Release::AtOnce)),
             Box::new(always::AlwaysDeny),
         ];

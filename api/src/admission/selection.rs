@@ -14,15 +14,13 @@ const TURNED_ON: &str = "--enable-admission-plugins";
 const TURNED_OFF: &str = "--disable-admission-plugins";
 
 /// Plugins of the reference that this server does not have: turning one off changes nothing, turning one on is refused.
-const ELSEWHERE: [&str; 8] = [
+const ELSEWHERE: [&str; 6] = [
     "ClusterTrustBundleAttest",
     "ImagePolicyWebhook",
     "JobValidation",
-    "MutatingAdmissionWebhook",
     "NodeDeclaredFeatureValidator",
     "PodGroupProtection",
     "PodGroupWorkloadExists",
-    "ValidatingAdmissionWebhook",
 ];
 
 /// Plugins that are off unless a flag turns them on, as in the reference.

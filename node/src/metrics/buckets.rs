@@ -4,6 +4,12 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 
 use super::catalog::{CATALOG, Kind};
 
+/// Calls of webhooks: up to the 30 s that one may have.
+pub(super) const HOOKS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
+
+/// Evaluations of match conditions.
+pub(super) const CONDITIONS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
+
 /// Waits and executions under flow control.
 pub(super) const FLOW: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
 

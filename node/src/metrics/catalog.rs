@@ -13,7 +13,7 @@ use std::fmt;
 use orch_proto::Brand;
 use orch_proto::brand::{KUBERNETES, ORCH};
 
-use super::buckets::{DEFAULT, ELSEWHERE, FLOW, LIVES, QUEUES, SEATS, WATCHERS};
+use super::buckets::{CONDITIONS, DEFAULT, ELSEWHERE, FLOW, HOOKS, LIVES, QUEUES, SEATS, WATCHERS};
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +145,12 @@ const EVALUATED: Labels =
 const EXEMPT: Labels = &["request_operation", "resource", "subresource"];
 const AUDIT_LEVEL: Labels = &["level"];
 const AUDIT_SINK: Labels = &["plugin"];
+const HOOK: Labels = &["name", "type"];
+const HOOK_CALL: Labels = &["code", "name", "operation", "rejected", "type"];
+const HOOK_CONDITION: Labels = &["kind", "name", "operation", "type"];
+const HOOK_DURATION: Labels = &["name", "operation", "rejected", "type"];
+const HOOK_PASSED: Labels = &["name", "reason", "type"];
+const HOOK_REJECTION: Labels = &["error_type", "name", "operation", "rejection_code", "type"];
 const TARGET: Labels = &["target"];
 const USE: Labels = &["use"];
 const USER: Labels = &["username"];
@@ -172,6 +178,13 @@ catalog! {
     Counter Stable "_healthchecks_total" CHECK_STATUS "Checks of health by their result.";
     Gauge Alpha "aggregator_unavailable_apiservice" API_SERVICE "Whether the server of an APIService is not available.";
     Counter Alpha "aggregator_unavailable_apiservice_total" API_SERVICE_REASON "Times that the server of an APIService became unavailable, by reason.";
+    Counter Alpha "apiserver_admission_match_condition_evaluation_errors_total" HOOK_CONDITION "Evaluations of match conditions that ended in an error.";
+    Histogram Alpha "apiserver_admission_match_condition_evaluation_seconds" HOOK_CONDITION "Time of evaluating the match conditions of a webhook." in CONDITIONS;
+    Counter Alpha "apiserver_admission_match_condition_exclusions_total" HOOK_CONDITION "Writes that match conditions kept from a webhook.";
+    Histogram Stable "apiserver_admission_webhook_admission_duration_seconds" HOOK_DURATION "Time of calls of admission webhooks, the handling of their answers included." in HOOKS;
+    Counter Alpha "apiserver_admission_webhook_fail_open_count" HOOK "Failed calls of webhooks that the write went on without.";
+    Counter Alpha "apiserver_admission_webhook_rejection_count" HOOK_REJECTION "Writes refused by a webhook or for its failure.";
+    Counter Alpha "apiserver_admission_webhook_request_total" HOOK_CALL "Calls of admission webhooks by the code of their end.";
     Counter Alpha "apiserver_audit_error_total" AUDIT_SINK "Audit events that a sink has not stored.";
     Counter Alpha "apiserver_audit_event_total" NONE "Audit events handed to the sinks.";
     Counter Alpha "apiserver_audit_level_total" AUDIT_LEVEL "Requests by the level that the audit policy gave them.";
@@ -219,6 +232,8 @@ catalog! {
     Counter Alpha "authenticated_user_requests" USER "Authenticated requests by user, the known ones by name.";
     Counter Alpha "authentication_attempts" RESULT "Requests by the result of authentication.";
     Counter Alpha "authorization_attempts_total" RESULT "Authorizations by their result.";
+    Gauge Alpha "orch_admission_webhook_dead" HOOK "Whether a webhook did not answer the last calls of this node.";
+    Counter Alpha "orch_admission_webhook_passed_total" HOOK_PASSED "Writes that passed beside a webhook, by the reason.";
     Gauge Alpha "orch_backup_due_timestamp_seconds" NONE "Time at which this member's next backup is due, in the past where it is overdue, since 1970.";
     Gauge Alpha "orch_backup_duration_seconds" TARGET "Time that this member's newest backup took, or its copy to the target.";
     Counter Alpha "orch_backup_failures_total" TARGET "Backups that were not saved, or not copied to the target.";

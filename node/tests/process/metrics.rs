@@ -255,6 +255,43 @@ impl Walk {
         assert!(status == 403 && answer.contains("restricted"), "{answer}");
     }
 
+    /// Writes that webhooks are asked about which do not answer, and one that passes beside them.
+    fn miss_webhooks(&self) {
+        let group = format!("admissionregistration.{}", ORCH.group_domain);
+        let kind = format!("/apis/{group}/v1/validatingwebhookconfigurations");
+        let webhook = |name: &str, failure: &str, condition: &str| {
+            json!({
+                "name": format!("{name}.example.com"), "failurePolicy": failure, "sideEffects": "None",
+                "clientConfig": {"url": "https://127.0.0.1:1/"}, "admissionReviewVersions": ["v1"],
+                "matchConditions": [{"name": "c", "expression": condition}],
+                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
+            })
+        };
+        let webhooks = [
+            webhook("fails", "Fail", "object.metadata.name == 'fails'"),
+            webhook("open", "Ignore", "object.metadata.name == 'open'"),
+            webhook("broken", "Ignore", "object.data.none == 'x'"),
+        ];
+        let configuration = json!({"metadata": {"name": "missing"}, "webhooks": webhooks});
+        self.must("POST", &kind, &configuration);
+        let maps = "/api/v1/namespaces/free/configmaps";
+        let map = |name: &str| json!({"metadata": {"name": name}, "data": {"k": "v"}});
+        for _ in 0..3 {
+            let (status, answer) = self.ask("POST", maps, &map("fails"));
+            assert!(status == 500 && answer.contains("failed calling webhook"), "{answer}");
+        }
+        self.must("POST", maps, &map("open"));
+        let until = format!("lockout.admission.{}/bypass-until", ORCH.group_domain);
+        let time = time::OffsetDateTime::now_utc() + Duration::from_secs(3600);
+        let time = time.format(&time::format_description::well_known::Rfc3339).unwrap();
+        let bypassed = json!({
+            "metadata": {"name": "bypassed", "annotations": {until: time}},
+            "webhooks": [webhook("bypassed", "Fail", "object.metadata.name == 'bypassed'")],
+        });
+        self.must("POST", &kind, &bypassed);
+        self.must("POST", maps, &map("bypassed"));
+    }
+
     /// Uses of a token that a pod mounts, and of those that secrets keep.
     async fn use_tokens(&self) {
         let pod = json!({"kind": "Pod", "apiVersion": "v1", "name": "p"});
@@ -402,6 +439,7 @@ async fn every_metric_of_the_catalog_is_observed_with_its_labels_type_and_help()
     walk.connect().await;
     walk.register_server();
     walk.secure_pods();
+    walk.miss_webhooks();
     walk.use_tokens().await;
     walk.assert_pages().await;
     let watches = [walk.watch(), walk.watch()];

@@ -15,14 +15,12 @@ use orch_proto::Brand;
 use orch_rules::expression::policy::{FailurePolicy, Input, Matched, MutatingPrograms};
 use orch_schema::value::Value;
 
-use super::change::{Target, applied};
-use super::matching::Version;
+use super::change::applied;
 use super::params::name_of;
 use super::prepared::{Binding, Bound, Policies, Policy, PolicyKind};
 use super::refusal::{PolicyErrors, PolicyFault};
-use super::versions::{Names, back, shown_in};
-use super::write::{Objects, Param, Write};
 use super::{is_judged, looked_up};
+use crate::admission::matching::{Names, Objects, Param, Target, Version, Write, back, shown_in};
 use crate::admission::{Additions, Attributes, Plugin, Refusal, Ruling, View, rule};
 use crate::error::ApiError;
 use crate::follow::Maintained;
@@ -249,7 +247,10 @@ impl<'a> Mutating<'a> {
         let param = Param { object: param.as_ref(), kind: policy.param_kind() };
         let around = Objects { version: &names, object: None, old: old.as_deref(), request: &request };
         let conditions = |input: &Input<'_>| programs.matched(input, policy.failure);
-        match self.write.evaluate(policy, Objects { object: Some(&shown), ..around }, param, conditions).await
+        match self
+            .write
+            .evaluate_policy(policy, Objects { object: Some(&shown), ..around }, param, conditions)
+            .await
         {
             Matched::Yes => {}
             Matched::No => return Ok(None),
@@ -264,7 +265,7 @@ impl<'a> Mutating<'a> {
             let mutation = |input: &Input<'_>| programs.evaluate(at, input);
             let made = self
                 .write
-                .evaluate(policy, Objects { object: Some(&shown), ..around }, param, mutation)
+                .evaluate_policy(policy, Objects { object: Some(&shown), ..around }, param, mutation)
                 .await;
             match made.map(|made| applied(&target, &shown, made)) {
                 Ok(Ok(after)) => {

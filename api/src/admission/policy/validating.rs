@@ -11,12 +11,10 @@ use orch_rules::expression::policy::{Annotation, FailurePolicy, Input, Said, Val
 use orch_rules::validate::Distinct;
 use orch_schema::value::Value;
 
-use super::matching::Version;
 use super::prepared::{Action, Binding, Bound, Policies, Policy, PolicyKind};
 use super::refusal::{Denial, annotate_violation};
-use super::versions::{Converted, Names, converted};
-use super::write::{Objects, Param, Write};
 use super::{is_judged, looked_up};
+use crate::admission::matching::{Converted, Names, Objects, Param, Version, Write, converted};
 use crate::admission::{Additions, Attributes, Plugin, Ruling, View, rule};
 use crate::follow::Maintained;
 
@@ -137,7 +135,7 @@ impl<'a> Judging<'a> {
             let objects = Objects { version, object: object.as_deref(), old: old.as_deref(), request };
             let param = Param { object: param.as_ref(), kind: policy.param_kind() };
             let run = |input: &Input<'_>| programs.validate(input, policy.failure);
-            let verdict = self.write.evaluate(policy, objects, param, run).await;
+            let verdict = self.write.evaluate_policy(policy, objects, param, run).await;
             self.carry_out(policy, binding, verdict, annotations);
         }
         Ok(())
