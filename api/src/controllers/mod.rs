@@ -227,11 +227,9 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let protectors = PROTECTED.map(|of| (of, client(of.controller())));
     let keeper = client("serviceaccount-token-controller");
     let definer = client("customresourcedefinition-controller");
-    let registrar = client("apiservice-registration-controller");
-    let looker = client("apiservice-status-available-controller");
-    let loops: [BoxFuture<'_, Infallible>; 20] = [
-        Box::pin(keep("registration of groups", &registrar, || api_services::run(&registrar))),
-        Box::pin(keep("aggregated servers", &looker, || api_services::availability::run(&looker))),
+    let registrar = client("apiservice-controller");
+    let loops: [BoxFuture<'_, Infallible>; 19] = [
+        Box::pin(keep_api_services(&registrar)),
         Box::pin(keep("definitions", &definer, || definitions::run(&definer))),
         Box::pin(keep_facts(&server, options)),
         Box::pin(keep_secret_tokens(&keeper, options)),
@@ -337,6 +335,13 @@ async fn keep_secret_tokens<S: Store>(client: &Client<S>, options: &Options) -> 
     ];
     // No loop ends.
     select_all(loops.map(|(name, run)| unless_left_out(&options.selection, name, run))).await.0
+}
+
+/// Keeps the objects that register groups, and says whether the servers of aggregated ones are there.
+async fn keep_api_services<S: Store>(client: &Client<S>) -> Infallible {
+    let registering = keep("registration of groups", client, || api_services::run(client));
+    let looking = keep("aggregated servers", client, || api_services::availability::run(client));
+    select(Box::pin(registering), Box::pin(looking)).await.factor_first().0
 }
 
 /// Approves, signs and removes requests for certificates.

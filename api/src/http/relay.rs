@@ -1,8 +1,8 @@
 //! Requests that an aggregated server answers.
 //!
 //! Owns which requests these are, and their way: behind authentication, authorization and audit like any other they wait for a seat
-//! of flow control, are passed on under the identity of their user, and their answer is streamed as it comes. Which server it is,
-//! and the headers of identity, are `aggregation`'s; sockets are the adapter's.
+//! of flow control, which they keep for a second at most, are passed on under the identity of their user, and their answer is
+//! streamed as it comes. Which server it is, and the headers of identity, are `aggregation`'s; sockets are the adapter's.
 //!
 //! Invariant: no redirect is followed and none is passed on: a client would follow it with its credentials.
 
@@ -29,6 +29,7 @@ use crate::aggregation::{Remote, Server, group_and_version};
 use crate::connect::headers::{asks_for_upgrade, of_request, strip_answer};
 use crate::connect::path;
 use crate::error::ApiError;
+use crate::flow::hold_for_a_while;
 use crate::follow::Applied;
 use crate::request::Verb;
 
@@ -76,12 +77,14 @@ impl<S: Store> Api<S> {
         let lasting = Lasting::default();
         lasting.keep(self.ledger.take(&Payer::of(authorized.user(), &arrived.exchange), STREAM_BYTES)?);
         let seat = self.seat_elsewhere(authorized, limit).await?;
+        // What waits for another server keeps no seat from others.
+        let seat = hold_for_a_while(seat, &self.pipeline.store);
         let Some((server, relay)) = self.server_of(remote).zip(self.pipeline.aggregation.relay()) else {
             return Ok(unavailable());
         };
         let is_upgrade = asks_for_upgrade(&arrived.headers);
         if !is_upgrade && *verb != Some(Verb::Watch) {
-            // A watch waits for its server and not for work; any other request is under way until its answer has ended.
+            // A watch gives it back with the head of its answer.
             lasting.keep(seat);
         }
         let request = match self.passed(authorized, &server, upload, is_upgrade.then_some(&lasting)) {

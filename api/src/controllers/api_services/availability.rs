@@ -327,6 +327,7 @@ pub(super) fn check_service(services: &Services<'_>, remote: &Remote) -> Option<
         return None;
     }
     let port = remote.service.port;
+    // once: for each look at a server.
     let Some(own) = spec.items("ports").iter().find(|own| own.int("port") == Some(i64::from(port))) else {
         let message = format!("service/{name} in {namespace} is not listening on port {port}");
         return Some(Finding::missing("ServicePortError", message));
@@ -339,8 +340,10 @@ pub(super) fn check_service(services: &Services<'_>, remote: &Remote) -> Option<
     let port = own.text("name");
     let is_listening = |slice: &Value| {
         let numbered = |own: &Value| own.text("name") == port && own.int("port").is_some();
+        // once: each slice is looked at once.
         slice.items("ports").iter().any(numbered) && slice.items("endpoints").iter().any(is_ready)
     };
+    // once: as above.
     (!slices.iter().any(is_listening)).then(|| {
         let port = quoted(port);
         let message = format!(

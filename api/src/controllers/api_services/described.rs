@@ -114,6 +114,7 @@ async fn ask<S: Store>(client: &Client<S>, remote: &Remote) -> Option<Arc<[Value
     if answer.code == 503 {
         return None;
     }
+    // once: one text.
     if answer.is_success() && answer.content_type.contains(&format!("as={LIST_KIND}")) {
         return of_aggregated(&answer.document?, &remote.group, &remote.version);
     }

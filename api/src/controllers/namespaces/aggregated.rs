@@ -26,6 +26,7 @@ pub(super) async fn empty<S: Store>(client: &Client<S>, namespace: &str, finding
     let applied = client.applied();
     let registry = client.registry();
     let mut remotes = client.aggregation().all(&applied).await;
+    // once: each is looked up by hash.
     remotes.retain(|remote| {
         let own = registry.group(&remote.group).and_then(|group| group.version(&remote.version));
         own.is_none_or(|own| own.is_declared())
