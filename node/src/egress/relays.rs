@@ -6,6 +6,9 @@
 //!
 //! Invariant: two servers share a connection only if address, name and trust are the same, and none outlives the client's pair.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
