@@ -153,7 +153,7 @@ pub struct Pipeline<S> {
     pub shared_events: SharedEvents,
     /// The definitions of custom kinds, which what is served follows.
     pub definitions: Definitions,
-    /// The webhooks that objects name. None are called unless they are set.
+    /// The webhooks that objects name. None are called unless they are set ([`Pipeline::call_webhooks`]).
     pub webhooks: Webhooks,
     /// The groups and versions that other servers answer. None is asked unless there is a way to them.
     pub aggregation: Aggregation,
@@ -221,6 +221,12 @@ impl<S: Store> Pipeline<S> {
             aggregation: Aggregation::none(Builder::default()),
             budget_selectors,
         }
+    }
+
+    /// Has `webhooks` called: those of admission and of conversion. Said once, before definitions are read.
+    pub fn call_webhooks(&mut self, webhooks: Webhooks) {
+        self.definitions.call_webhooks(webhooks.clone(), self.ambient.clone());
+        self.webhooks = webhooks;
     }
 
     /// The registry that is served now. A request asks once, when it begins.

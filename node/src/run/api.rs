@@ -69,7 +69,7 @@ impl Api {
             plan.features,
             gate.clone(),
         );
-        pipeline.webhooks = plan.webhooks.start(handle.clone(), pipeline.ambient.clone(), brand);
+        pipeline.call_webhooks(plan.webhooks.start(handle.clone(), pipeline.ambient.clone(), brand));
         pipeline.aggregation = plan.webhooks.aggregation();
         let maker = NamespaceMaker::default();
         pipeline.admission = admission(plan, &pipeline.ambient, &maker, &pipeline.webhooks);
