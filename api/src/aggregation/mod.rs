@@ -138,9 +138,11 @@ impl Aggregation {
         self.remotes.read(applied, Remotes::all).await
     }
 
-    /// Entries of the index of OpenAPI documents for the servers as of `applied`: the path of each, and where it is.
-    pub(crate) async fn openapi(&self, applied: &Applied) -> Vec<(String, String)> {
-        let all = self.all(applied).await;
+    /// Entries that the index of OpenAPI documents has beside those of `registry`, for the servers as of `applied`: the path of each,
+    /// and where it is.
+    pub(crate) async fn openapi(&self, registry: &Registry, applied: &Applied) -> Vec<(String, String)> {
+        let mut all = self.all(applied).await;
+        all.retain(|remote| !registry.is_built_in(&remote.group, &remote.version));
         let known = |remote: &Arc<Remote>| {
             let url = self.shared.descriptions.openapi(&remote.name)?;
             Some((format!("apis/{}/{}", remote.group, remote.version), url))

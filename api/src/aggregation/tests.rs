@@ -1,3 +1,5 @@
+//! What an APIService says of another server, and the identity under which requests go there.
+
 use std::collections::BTreeMap;
 
 use http::{HeaderMap, HeaderValue};

@@ -71,7 +71,10 @@ impl<S: Store> Api<S> {
         let arrived = seated.arrived();
         if openapi::is_openapi_path(path) {
             let elsewhere = match path == VERSION_3 {
-                true => self.pipeline.aggregation.openapi(&Applied::of(&self.pipeline.store)).await,
+                true => {
+                    let applied = Applied::of(&self.pipeline.store);
+                    self.pipeline.aggregation.openapi(&arrived.served().registry, &applied).await
+                }
                 false => Vec::new(),
             };
             let response = openapi::answer(arrived, path, self.pipeline.ambient.now(), elsewhere).await?;

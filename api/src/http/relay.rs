@@ -49,9 +49,7 @@ impl<S: Store> Api<S> {
     /// The server that answers the path of `arrived`; `None`: this server answers itself, or nobody does.
     pub(super) async fn remote_of(&self, arrived: &Arrived) -> Option<Arc<Remote>> {
         let (group, version) = group_and_version(&arrived.path)?;
-        let registry = &arrived.served().registry;
-        let own = registry.group(group).and_then(|group| group.version(version));
-        if own.is_some_and(|own| !own.is_declared()) {
+        if arrived.served().registry.is_built_in(group, version) {
             return None;
         }
         let applied = Applied::of(&self.pipeline.store);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-const HEADING: &str = "Webhooks and aggregated servers";
+const HEADING: &str = "Webhooks, aggregation";
 
 /// Flags of webhooks and aggregated servers.
 #[derive(Clone, Debug, Args)]

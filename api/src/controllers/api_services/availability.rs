@@ -16,6 +16,7 @@ use futures::future::{Either, select};
 use http::Request;
 use http::header::{ACCEPT, HOST, USER_AGENT};
 use metrics::{counter, gauge};
+use orch_bounded::WarningLimit;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, State, Store};
 use orch_rules::Action;
@@ -26,7 +27,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 use parking_lot::Mutex;
 
-use super::super::client::{Client, Place};
+use super::super::client::{Client, Moment, Place};
 use super::super::queue::Queue;
 use super::super::rounds::{Progress, Queued, Round, Rounds, end};
 use crate::admission::View;
@@ -54,6 +55,9 @@ const ATTEMPTS: usize = 5;
 
 /// Time for all attempts of one look.
 const LOOK_MAX: Duration = Duration::from_secs(6);
+
+/// Limits warnings of servers that come and go.
+static UNAVAILABLE: WarningLimit<Moment> = WarningLimit::new();
 
 /// Names of APIServices that metrics have as labels; further ones count under [`OTHERS`].
 const MEASURED_MAX: usize = 100;
@@ -260,8 +264,11 @@ async fn look<S: Store>(
             "type": AVAILABLE, "status": finding.status, "lastTransitionTime": since,
             "reason": finding.reason, "message": finding.message,
         });
-        if finding.status != "True" {
-            tracing::warn!(name = &*name, reason = finding.reason, "an aggregated server is not available");
+        if finding.status != "True"
+            && let Some(left_out) = UNAVAILABLE.pass_at(client.moment())
+        {
+            let reason = finding.reason;
+            tracing::warn!(name = &*name, reason, left_out, "an aggregated server is not available");
         }
         write(client, &resource, &object, &condition).await?;
     }

@@ -1,3 +1,5 @@
+//! The objects that register groups, and aggregated servers that answer as they are told.
+
 use std::time::Duration;
 
 use axum::body::Body;

@@ -27,10 +27,7 @@ pub(super) async fn empty<S: Store>(client: &Client<S>, namespace: &str, finding
     let registry = client.registry();
     let mut remotes = client.aggregation().all(&applied).await;
     // once: each is looked up by hash.
-    remotes.retain(|remote| {
-        let own = registry.group(&remote.group).and_then(|group| group.version(&remote.version));
-        own.is_none_or(|own| own.is_declared())
-    });
+    remotes.retain(|remote| !registry.is_built_in(&remote.group, &remote.version));
     let found = for_each(remotes, AT_ONCE, |remote| empty_one(client, remote, namespace)).await;
     let is_empty = found.iter().all(Findings::is_clear);
     for of_one in found {

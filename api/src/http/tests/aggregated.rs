@@ -139,12 +139,18 @@ async fn nobody_without_the_right_reaches_the_server() {
     assert_eq!(scripted.seen.lock().len(), 0);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_built_in_group_is_never_given_away() {
-    let (server, scripted, _) = server(Scripted::default(), "True").await;
+    let (server, scripted, aggregation) = server(Scripted::default(), "True").await;
     register(&server, "v1.apps", "apps", "True").await;
     let answered = server.get("/apis/apps/v1/deployments").await;
     assert_eq!(answered.json()["kind"], "DeploymentList");
+    let own = server.get("/openapi/v3").await.json()["paths"]["apis/apps/v1"].clone();
+    aggregation
+        .descriptions()
+        .set_openapi(&"v1.apps".into(), Some("/openapi/v3/apis/apps/v1?hash=0".to_owned()));
+    assert_eq!(server.get("/openapi/v3").await.json()["paths"]["apis/apps/v1"], own);
+    assert_eq!(server.get("/apis/apps").await.json()["preferredVersion"]["version"], "v1");
     assert_eq!(scripted.seen.lock().len(), 0);
 }
 
