@@ -60,6 +60,7 @@ use orch_rules::selector::{FieldSelector, LabelSelector, SelectableFields};
 use orch_schema::budget::Budget;
 
 use crate::admission::{Attributes, Chain, Operation};
+use crate::aggregation::Aggregation;
 use crate::allocation::Allocator;
 use crate::ambient::Ambient;
 use crate::authn::User;
@@ -154,6 +155,8 @@ pub struct Pipeline<S> {
     pub definitions: Definitions,
     /// The webhooks that objects name. None are called unless they are set ([`Pipeline::call_webhooks`]).
     pub webhooks: Webhooks,
+    /// The groups and versions that other servers answer. None is asked unless there is a way to them.
+    pub aggregation: Aggregation,
     /// Selectors of disruption budgets, for evictions.
     budget_selectors: Maintained<BudgetSelectors>,
 }
@@ -215,6 +218,7 @@ impl<S: Store> Pipeline<S> {
             watch_batch_delay: WATCH_BATCH_DELAY,
             shared_events: SharedEvents::default(),
             webhooks: Webhooks::none(),
+            aggregation: Aggregation::none(Builder::default()),
             budget_selectors,
         }
     }

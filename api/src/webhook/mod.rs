@@ -29,9 +29,9 @@ use crate::admission::View;
 use crate::ambient::Ambient;
 use crate::egress::{EgressError, Reply, Url};
 
-pub(crate) use self::config::ClientConfig;
+pub(crate) use self::config::{ClientConfig, ServicePort, authorities};
 pub use self::service::Routing;
-use self::service::{Services, Unresolved, resolve};
+pub(crate) use self::service::{Services, Unresolved, is_ready, resolve, slices_of};
 
 /// Bytes of an answer of an admission webhook: a patch of the largest object, in base64.
 pub(crate) const ANSWER_BYTES_MAX: usize = 3 << 20;

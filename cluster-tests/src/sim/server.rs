@@ -13,6 +13,7 @@ use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
 use orch_api::admission::{Chain, NamespaceMaker, PluginSelection, Settings};
+use orch_api::aggregation::Aggregation;
 use orch_api::ambient::{Ambient, Timestamp};
 use orch_api::authn::{AnonymousAccess, Authenticator, Peer, TokenTable, User};
 use orch_api::controllers;
@@ -151,6 +152,7 @@ impl Server {
         // Lists of a few objects go the way of those of many, and nothing is made on another thread.
         pipeline.indexes = Indexes::of_all(Builder::Caller);
         pipeline.definitions = Definitions::new(&registry(), Builder::Caller);
+        pipeline.aggregation = Aggregation::none(Builder::Caller);
         if let Some(caller) = world.caller(node, start) {
             let (store, ambient) = (pipeline.store.clone(), pipeline.ambient.clone());
             let webhooks = Webhooks::new(caller, store, ambient, &ORCH, Routing::ClusterAddress);

@@ -109,6 +109,8 @@ pub(super) fn metric(name: &str) -> Option<&'static Metric> {
 type Labels = &'static [&'static str];
 
 const NONE: Labels = &[];
+const API_SERVICE: Labels = &["name"];
+const API_SERVICE_REASON: Labels = &["name", "reason"];
 const BUILD: Labels = &[
     "build_date",
     "compiler",
@@ -176,6 +178,8 @@ catalog! {
     Gauge Beta "_feature_enabled" FEATURE "Whether a feature gate is on.";
     Gauge Stable "_healthcheck" CHECK "Whether a check of health passed when it was last carried out.";
     Counter Stable "_healthchecks_total" CHECK_STATUS "Checks of health by their result.";
+    Gauge Alpha "aggregator_unavailable_apiservice" API_SERVICE "Whether the server of an APIService is not available.";
+    Counter Alpha "aggregator_unavailable_apiservice_total" API_SERVICE_REASON "Times that the server of an APIService became unavailable, by reason.";
     Counter Alpha "apiserver_admission_match_condition_evaluation_errors_total" HOOK_CONDITION "Evaluations of match conditions that ended in an error.";
     Histogram Alpha "apiserver_admission_match_condition_evaluation_seconds" HOOK_CONDITION "Time of evaluating the match conditions of a webhook." in CONDITIONS;
     Counter Alpha "apiserver_admission_match_condition_exclusions_total" HOOK_CONDITION "Writes that match conditions kept from a webhook.";

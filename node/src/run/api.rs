@@ -70,6 +70,7 @@ impl Api {
             gate.clone(),
         );
         pipeline.call_webhooks(plan.webhooks.start(handle.clone(), pipeline.ambient.clone(), brand));
+        pipeline.aggregation = plan.webhooks.aggregation();
         let maker = NamespaceMaker::default();
         pipeline.admission = admission(plan, &pipeline.ambient, &maker, &pipeline.webhooks);
         pipeline.watch_batch_delay = plan.watch_batch_delay;

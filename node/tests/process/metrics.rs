@@ -223,6 +223,16 @@ impl Walk {
         assert_eq!(self.ask("GET", "/audited", &Value::Null).0, 500, "its arrival cannot be audited");
     }
 
+    /// An APIService whose server is not there.
+    fn register_server(&self) {
+        let spec = json!({
+            "group": "a.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+            "service": {"namespace": "default", "name": "nowhere"},
+        });
+        let path = format!("/apis/apiregistration.{}/v1/apiservices", ORCH.group_domain);
+        self.must("POST", &path, &json!({"metadata": {"name": "v1.a.example.com"}, "spec": spec}));
+    }
+
     /// Objects under the policies of pod security.
     fn secure_pods(&self) {
         let label = "pod-security.orch.io/enforce";
@@ -457,6 +467,7 @@ async fn every_metric_of_the_catalog_is_observed_with_its_labels_type_and_help()
     let folder = tempfile::tempdir().unwrap();
     let walk = Walk::start(folder.path());
     walk.connect().await;
+    walk.register_server();
     walk.secure_pods();
     walk.miss_webhooks();
     walk.convert();

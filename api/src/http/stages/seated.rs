@@ -15,7 +15,7 @@ use super::super::deadline::{REQUEST_MAX, deadline, run_until_deadline};
 use super::super::held::COUNTED_BYTES_MIN;
 use super::super::respond::WatchResponse;
 use super::authorized::Undeclared;
-use super::{Arrived, Authorized, Operation, Page};
+use super::{Arrived, Authorized, Elsewhere, Operation, Page};
 use crate::authn::User;
 use crate::error::ApiError;
 use crate::flow::{FlowRequest, Seat, hold_while_sent};
@@ -54,6 +54,18 @@ impl<S: Store> Api<S> {
     ) -> Result<Seated<'a, Page>, ApiError> {
         let seat = self.seat_of(&authorized, (None, ""), (REQUEST_MAX, 0)).await?;
         Ok(Seated { authorized, seat })
+    }
+
+    /// Waits for seats for a request that another server answers, for at most `limit`.
+    ///
+    /// # Errors
+    /// `TooManyRequests`: there is none, or not in time.
+    pub(in crate::http) async fn seat_elsewhere(
+        &self,
+        authorized: &Authorized<'_, Elsewhere>,
+        limit: Duration,
+    ) -> Result<Seat, ApiError> {
+        self.seat_of(authorized, (authorized.destination().verb, ""), (limit, 0)).await
     }
 
     /// Looks for the path of a request that leads nowhere in the newest definitions of the cluster, with a seat and in its time:
