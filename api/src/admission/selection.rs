@@ -55,7 +55,7 @@ impl Default for PluginSelection {
 
 impl PluginSelection {
     /// All plugins but those that wait for objects which only background loops make.
-    pub(super) fn without_loops() -> PluginSelection {
+    pub fn without_loops() -> PluginSelection {
         let mut selection = PluginSelection::default();
         selection.0.insert(service_account::NAME.to_owned());
         selection
