@@ -19,7 +19,7 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 use orch_schema::{ResourceType, Schema};
 
-use super::converter;
+use super::converter::{self, Servers};
 use super::outline::Outline;
 use super::record::{DefinitionRecord, record_key};
 use super::tables::VersionTables;
@@ -34,6 +34,8 @@ pub(super) struct Declared {
     sources: [Arc<str>; 2],
     /// Where tables are made.
     builder: Builder,
+    /// The servers of conversion webhooks; `None`: none is called.
+    servers: Option<Servers>,
     entries: BTreeMap<Arc<str>, Entry>,
     /// Names of the definitions that changed since what is served was noted.
     changed: BTreeSet<Arc<str>>,
@@ -94,8 +96,13 @@ impl Declared {
     /// No definition yet; kinds stand on the types of `base`.
     pub(super) fn new(base: Arc<Schema>, brand: &'static Brand, builder: Builder) -> Self {
         let (sources, changed, refused) = (super::sources(), BTreeSet::new(), BTreeSet::new());
-        let entries = BTreeMap::new();
-        Declared { base, brand, sources, builder, entries, changed, refused, is_distrusted: false }
+        let (entries, servers) = (BTreeMap::new(), None);
+        Declared { base, brand, sources, builder, servers, entries, changed, refused, is_distrusted: false }
+    }
+
+    /// The same, where conversion webhooks are called by `servers`.
+    pub(super) fn with_servers(self, servers: Option<Servers>) -> Self {
+        Declared { servers, ..self }
     }
 
     /// Keeps nothing of what is served of the definitions that are others in the state that is read next: that of the last one
@@ -221,7 +228,7 @@ impl Entry {
         let key = record_key(name)?;
         let known = DefinitionRecord::of(record);
         let before = self.served.as_ref().filter(|_| !self.is_wrong);
-        let maker = Maker { object, outline: &outline, record: &known, before, of };
+        let maker = Maker { name, object, outline: &outline, record: &known, before, of };
         let (revision, created) = (record.revision, record.created);
         let (served, declared) = maker.make(stage, Record { key, revision, created })?;
         Some((served, declared.kinds()))
@@ -242,6 +249,7 @@ impl Served {
 
 /// Makes what is served of one definition.
 struct Maker<'a> {
+    name: &'a str,
     object: &'a SharedObject,
     outline: &'a Outline,
     record: &'a DefinitionRecord,
@@ -267,7 +275,7 @@ impl Maker<'_> {
             stored: stored.clone(),
             stored_type: VersionTables::root(&self.of.base),
             stored_schema: versions.get(name)?.tables.tables(),
-            converter: converter::of(&outline.0),
+            converter: converter::of(self.name, &outline.0, self.of.brand, self.of.servers.as_ref()),
             record: Some(record),
             stage,
         };

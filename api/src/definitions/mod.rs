@@ -25,8 +25,8 @@ mod tests;
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::select;
@@ -38,10 +38,13 @@ use orch_schema::value::Value;
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
+use self::converter::Servers;
 use self::declared::{Declared, Settled};
 use self::outline::Outline;
+use crate::ambient::Ambient;
 use crate::follow::{Applied, Builder, Follower, any_changed};
 use crate::registry::{Handle, Registry, storage_of};
+use crate::webhook::Webhooks;
 
 /// Storage resource of the definitions.
 pub const DEFINITIONS: &str = "customresourcedefinitions.apiextensions";
@@ -76,6 +79,8 @@ struct Shared {
     /// Number of the last refresh that began.
     begun: Mutex<u64>,
     builder: Builder,
+    /// The servers of conversion webhooks, as soon as this node calls any.
+    servers: OnceLock<Servers>,
 }
 
 /// A state.
@@ -113,7 +118,14 @@ impl Definitions {
             refreshing: tokio::sync::Mutex::default(),
             begun: Mutex::default(),
             builder,
+            servers: OnceLock::new(),
         }))
+    }
+
+    /// Has conversion webhooks called by `webhooks`. It is said once, before the definitions are read; otherwise none is called.
+    pub(crate) fn call_webhooks(&self, webhooks: Webhooks, ambient: Arc<dyn Ambient>) {
+        let servers = Servers::new(webhooks, ambient);
+        assert!(self.0.servers.set(servers).is_ok(), "a node has one way to call webhooks");
     }
 
     /// Whether what is served was derived from a state of `store` that was not revoked since.
@@ -167,10 +179,10 @@ impl Definitions {
             }
             none => {
                 let empty = Declared::new(self.0.base.clone(), self.0.brand, self.0.builder);
-                none.insert(Follower::new(empty, applied))
+                none.insert(Follower::new(empty.with_servers(self.0.servers.get().cloned()), applied))
             }
         };
-        let mut change = follower.value().settle();
+        let mut change = follower.value_mut().settle();
         let refused = if change.is_nothing() { Vec::new() } else { replace(served, &mut change) };
         follower.value_mut().note_served(change, refused);
         let revision = applied.state.applied();

@@ -152,7 +152,7 @@ pub struct Pipeline<S> {
     pub shared_events: SharedEvents,
     /// The definitions of custom kinds, which what is served follows.
     pub definitions: Definitions,
-    /// The webhooks that objects name. None are called unless they are set.
+    /// The webhooks that objects name. None are called unless they are set ([`Pipeline::call_webhooks`]).
     pub webhooks: Webhooks,
     /// Selectors of disruption budgets, for evictions.
     budget_selectors: Maintained<BudgetSelectors>,
@@ -217,6 +217,12 @@ impl<S: Store> Pipeline<S> {
             webhooks: Webhooks::none(),
             budget_selectors,
         }
+    }
+
+    /// Has `webhooks` called: those of admission and of conversion. Said once, before definitions are read.
+    pub fn call_webhooks(&mut self, webhooks: Webhooks) {
+        self.definitions.call_webhooks(webhooks.clone(), self.ambient.clone());
+        self.webhooks = webhooks;
     }
 
     /// The registry that is served now. A request asks once, when it begins.

@@ -91,14 +91,20 @@ impl Writer {
             let name = format!("w{}", dice.index(NAMES));
             let path = format!("{OBJECTS}/{name}");
             match dice.number(0..20) {
-                0..=7 => drop(self.create(self.pick(), &name).await),
-                8..=13 => drop(self.ask(self.pick(), "PUT", &path, &self.object(&name, "")).await),
+                0..=7 => {
+                    self.create(self.pick(), &name).await;
+                }
+                8..=13 => {
+                    self.ask(self.pick(), "PUT", &path, &self.object(&name, "")).await;
+                }
                 14..=16 => {
                     let query = if self.plant == Some(Plant::StoresDryRuns) { "" } else { "?dryRun=All" };
                     let (path, object) = (format!("{OBJECTS}{query}"), self.object(&name, DRY));
-                    drop(self.ask(self.pick(), "POST", &path, &object).await);
+                    self.ask(self.pick(), "POST", &path, &object).await;
                 }
-                _ => drop(self.ask(self.pick(), "DELETE", &path, &Value::Null).await),
+                _ => {
+                    self.ask(self.pick(), "DELETE", &path, &Value::Null).await;
+                }
             }
         }
     }

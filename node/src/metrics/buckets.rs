@@ -37,6 +37,10 @@ pub(super) const LIVES: &[f64] = &[
     31_104_000.0,
 ];
 
+/// Answers of other servers, up to a minute.
+pub(super) const ANSWERS: &[f64] =
+    &[0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0];
+
 /// Everything else: durations from half a millisecond to eight seconds.
 pub(super) const DEFAULT: &[f64] = &[
     0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192,

@@ -13,7 +13,7 @@ use std::fmt;
 use orch_proto::Brand;
 use orch_proto::brand::{KUBERNETES, ORCH};
 
-use super::buckets::{CONDITIONS, DEFAULT, ELSEWHERE, FLOW, HOOKS, LIVES, QUEUES, SEATS, WATCHERS};
+use super::buckets::{ANSWERS, CONDITIONS, DEFAULT, ELSEWHERE, FLOW, HOOKS, LIVES, QUEUES, SEATS, WATCHERS};
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +141,8 @@ const SCHEMA_TYPE: Labels = &["flow_schema", "priority_level", "type"];
 const EVALUATED: Labels =
     &["decision", "mode", "policy_level", "policy_version", "request_operation", "resource", "subresource"];
 const EXEMPT: Labels = &["request_operation", "resource", "subresource"];
+const CONVERSION: Labels = &["failure_type", "result"];
+const CONVERTED: Labels = &["crd_name", "from_version", "succeeded", "to_version"];
 const AUDIT_LEVEL: Labels = &["level"];
 const AUDIT_SINK: Labels = &["plugin"];
 const HOOK: Labels = &["name", "type"];
@@ -186,6 +188,9 @@ catalog! {
     Counter Alpha "apiserver_audit_level_total" AUDIT_LEVEL "Requests by the level that the audit policy gave them.";
     Counter Alpha "apiserver_audit_requests_rejected_total" NONE "Requests refused because their arrival could not be audited.";
     Histogram Alpha "apiserver_client_certificate_expiration_seconds" NONE "Remaining lives of certificates that clients presented." in LIVES;
+    Histogram Alpha "apiserver_conversion_webhook_duration_seconds" CONVERSION "Times of questions to conversion webhooks." in ANSWERS;
+    Counter Alpha "apiserver_conversion_webhook_request_total" CONVERSION "Questions to conversion webhooks by their outcome.";
+    Histogram Alpha "apiserver_crd_conversion_webhook_duration_seconds" CONVERTED "Times of questions to the conversion webhook of a definition." in ANSWERS;
     Gauge Stable "apiserver_current_inflight_requests" REQUEST_KIND "Requests under way that read, and that write.";
     Gauge Alpha "apiserver_current_inqueue_requests" REQUEST_KIND "Requests that wait in queues of flow control.";
     Gauge Beta "apiserver_flowcontrol_current_executing_requests" SCHEMA "Requests that have their seats.";

@@ -282,6 +282,36 @@ impl Walk {
         self.must("POST", maps, &map("bypassed"));
     }
 
+    /// A custom object in a version that nobody converts it to: nothing listens where the webhook is said to be.
+    fn convert(&self) {
+        let group = "metrics.example.com";
+        let version = |name: &str| {
+            let schema = json!({"openAPIV3Schema": {"type": "object"}});
+            json!({"name": name, "served": true, "storage": name == "v1", "schema": schema})
+        };
+        let config = json!({"url": "https://127.0.0.1:1/convert"});
+        let webhook = json!({"conversionReviewVersions": ["v1"], "clientConfig": config});
+        let spec = json!({
+            "group": group, "scope": "Cluster", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [version("v1"), version("v2")], "conversion": {"strategy": "Webhook", "webhook": webhook},
+        });
+        let definition = json!({"metadata": {"name": format!("widgets.{group}")}, "spec": spec});
+        let definitions = format!("/apis/apiextensions.{}/v1/customresourcedefinitions", ORCH.group_domain);
+        self.must("POST", &definitions, &definition);
+        let path = format!("/apis/{group}/v1/widgets");
+        let begin = Instant::now();
+        while self.ask("GET", &path, &Value::Null).0 != 200 {
+            assert!(begin.elapsed() < PATIENCE, "the definition is not served");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let widget =
+            json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "a"}});
+        self.must("POST", &path, &widget);
+        let (status, answer) = self.ask("GET", &format!("/apis/{group}/v2/widgets/a"), &Value::Null);
+        let told = "conversion webhook for metrics.example.com/v1, Kind=Widget failed: ";
+        assert!(status == 500 && answer.contains(told), "{status} {answer}");
+    }
+
     /// Uses of a token that a pod mounts, and of those that secrets keep.
     async fn use_tokens(&self) {
         let pod = json!({"kind": "Pod", "apiVersion": "v1", "name": "p"});
@@ -429,6 +459,7 @@ async fn every_metric_of_the_catalog_is_observed_with_its_labels_type_and_help()
     walk.connect().await;
     walk.secure_pods();
     walk.miss_webhooks();
+    walk.convert();
     walk.use_tokens().await;
     walk.assert_pages().await;
     let watches = [walk.watch(), walk.watch()];
