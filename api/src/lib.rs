@@ -44,6 +44,7 @@ pub mod status;
 pub mod tables;
 #[cfg(test)]
 mod testing;
+pub mod view;
 mod waiting;
 pub mod watch;
 pub mod webhook;

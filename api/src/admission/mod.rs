@@ -65,7 +65,6 @@ mod taint_nodes_by_condition;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tolerations;
-mod view;
 mod webhook;
 
 use std::sync::Arc;
@@ -81,6 +80,8 @@ use crate::error::ApiError;
 use crate::webhook::Webhooks;
 use ruling::awaited;
 
+pub use crate::view::{Labels, View};
+
 pub use additions::Additions;
 pub(crate) use additions::{Extent, UNSET_REVISION};
 pub use attributes::{Attributes, Operation};
@@ -95,7 +96,7 @@ pub use ruling::{Refusal, Ruling, rule};
 pub use selection::PluginSelection;
 pub(crate) use service_account::root_ca_config_map;
 pub use settings::{Settings, TolerationSeconds};
-pub use view::{Labels, View};
+pub use webhook::{BYPASS_UNTIL, LOCKOUT_GROUP};
 
 /// An admission plugin: a rule over the writes of several kinds. The default methods accept every write.
 pub trait Plugin: Send + Sync + 'static {

@@ -25,9 +25,9 @@ use futures::future::{BoxFuture, ready};
 use orch_proto::Brand;
 use orch_raft::Store;
 
-use crate::admission::View;
 use crate::ambient::Ambient;
 use crate::egress::{EgressError, Reply, Url};
+use crate::view::View;
 
 pub(crate) use self::config::{ClientConfig, ServicePort, authorities};
 pub use self::service::Routing;

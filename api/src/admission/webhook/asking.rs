@@ -216,7 +216,8 @@ impl<'a> Asking<'a> {
     /// The time of one call: that of the webhook, or what is left of the request's own.
     fn timeout(&self, webhook: &Webhook) -> Duration {
         let attributes = self.attributes();
-        let asked = SignedDuration::parse(attributes.query.text("timeout")).ok();
+        let asked =
+            attributes.query.values("timeout").next().and_then(|text| SignedDuration::parse(text).ok());
         let asked = asked.filter(|asked| asked.is_positive());
         asked.map_or(webhook.timeout, |asked| {
             let passed = attributes.exchange.micros_until(self.callers.ambient.now());

@@ -55,15 +55,15 @@ const TABLE: [(Passage, &str, Switch); 4] = [
 ];
 
 /// Stem of the group of annotations.
-pub(crate) const GROUP: &str = "lockout.admission";
+pub const GROUP: &str = "lockout.admission";
 /// Annotation of a configuration: names of [`TABLE`], separated by commas.
 const PASSES: &str = "passes";
 /// Annotation of a configuration: the time, as RFC 3339, until which its webhooks are not asked.
-pub(crate) const BYPASS_UNTIL: &str = "bypass-until";
+pub const BYPASS_UNTIL: &str = "bypass-until";
 
-/// Longest time for which a bypass is heeded, in microseconds: a day. A later time is none, so that a slip of a year, or a
-/// bypass made to last, does not switch a webhook off.
-pub(crate) const BYPASS_MICROS_MAX: u64 = 24 * 3600 * 1_000_000;
+/// Longest time for which a bypass is heeded, in microseconds: a day, and an hour by which clocks may differ. A later time is
+/// none, so that a slip of a year, or a bypass made to last, does not switch a webhook off.
+const BYPASS_MICROS_MAX: u64 = 25 * 3600 * 1_000_000;
 
 const LEASES: &str = "leases.coordination";
 const PODS: &str = "pods";
@@ -94,6 +94,7 @@ impl Lockout {
     pub(super) fn of(annotations: &Value, brand: &Brand) -> Lockout {
         let annotation = |name: &str| annotations.text(&format!("{}/{name}", brand.group(GROUP)));
         let named = annotation(PASSES);
+        // few: the names of an annotation that an administrator wrote, and the rows of the table, here and below.
         let is_named = |wanted: &str| named.split(',').any(|name| name.trim() == wanted);
         let passes = TABLE
             .iter()
@@ -116,6 +117,7 @@ impl Lockout {
         view: &View,
     ) -> Option<Passage> {
         let mut passes = self.passes.iter().copied();
+        // few: the rows of the table.
         passes.find(|passage| match passage {
             Passage::NodeLease => is_node_lease(asked.attributes),
             Passage::LeaderLease => is_leader_lease(asked.attributes),

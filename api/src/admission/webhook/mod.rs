@@ -33,6 +33,7 @@ use orch_bounded::WarningLimit;
 use orch_schema::excerpt::part;
 
 use self::answer::Role;
+pub use self::lockout::{BYPASS_UNTIL, GROUP as LOCKOUT_GROUP};
 pub(super) use self::mutating::MutatingAdmissionWebhook;
 use self::prepared::{Configurations, Found, Webhook};
 pub(super) use self::validating::ValidatingAdmissionWebhook;
@@ -98,6 +99,7 @@ fn looked_up(
 fn keep_named(found: &mut Vec<Found>, attributes: &Attributes<'_>) {
     if !found.is_empty() {
         let asked = Asked::of(attributes);
+        // few: the webhooks that administrators have for one resource.
         found.retain(|found| found.webhook.matching.has_rule(&asked));
     }
 }
