@@ -158,6 +158,9 @@ impl Hosts {
         let is_marked = data.keys().any(|key| key.starts_with(&webhook.mark()));
         let mark = (webhook.mutates && !is_marked).then_some(number);
         let mut response = json!({"uid": uid, "allowed": webhook.mutates || !webhook.refuses(&data)});
+        if response["allowed"] == false {
+            response["status"] = json!({"code": 403});
+        }
         if let Some(mark) = mark {
             let path = format!("/data/{}{mark}", webhook.mark());
             let patch = json!([{"op": "add", "path": path, "value": "x"}]).to_string();

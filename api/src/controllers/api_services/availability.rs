@@ -264,10 +264,10 @@ async fn look<S: Store>(
             "type": AVAILABLE, "status": finding.status, "lastTransitionTime": since,
             "reason": finding.reason, "message": finding.message,
         });
+        let reason = finding.reason;
         if finding.status != "True"
             && let Some(left_out) = UNAVAILABLE.pass_at(client.moment())
         {
-            let reason = finding.reason;
             tracing::warn!(name = &*name, reason, left_out, "an aggregated server is not available");
         }
         write(client, &resource, &object, &condition).await?;
