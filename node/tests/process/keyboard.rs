@@ -62,7 +62,11 @@ fn three_members_on_one_machine_lose_one_and_are_asked_through_each() {
     );
     let printed = shell(directory.path(), &script);
     assert!(printed.contains("founded the cluster of a, b, c"), "{printed}");
-    let again = part(&printed, "again");
+    // A member says that it serves when it does, on a slow machine in the middle of what another program prints.
+    let again: String = part(&printed, "again")
+        .lines()
+        .filter(|line| !line.starts_with("member "))
+        .fold(String::new(), |text, line| text + line + "\n");
     assert!(again.starts_with("there is a cluster already: a, b, c; nothing was done\n"), "{again}");
     assert!(again.contains("\nb is a member already (voter)\n"), "{again}");
     let state_of = |text: &str, name: &str| {
