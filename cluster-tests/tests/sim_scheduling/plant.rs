@@ -18,15 +18,20 @@ pub(crate) enum Plant {
 
 /// Seeds for a plant: every change of the product moves the seeds that find a bug, and a search that goes on costs a minute where
 /// one that fails costs a release.
-const SEEDS: u64 = 600;
+const SEEDS: u64 = 150;
 
-/// All plants.
+/// All plants, each with a seed shortly before one that found it.
 pub(crate) const PLANTS: [Planted<Plant>; 3] = [
-    planted("trusts-lost", Plant::TrustsLost, &["has no node in the end"]),
-    planted("takes-over-early", Plant::TakesOverEarly, &["lead"]),
-    planted("ignores-room", Plant::IgnoresRoom, &["offers"]),
+    planted("trusts-lost", Plant::TrustsLost, 200, &["has no node in the end"]),
+    planted("takes-over-early", Plant::TakesOverEarly, 0, &["lead"]),
+    planted("ignores-room", Plant::IgnoresRoom, 0, &["offers"]),
 ];
 
-const fn planted(name: &'static str, bug: Plant, reasons: &'static [&'static str]) -> Planted<Plant> {
-    Planted { name, bug, seeds: 0..SEEDS, reasons }
+const fn planted(
+    name: &'static str,
+    bug: Plant,
+    first: u64,
+    reasons: &'static [&'static str],
+) -> Planted<Plant> {
+    Planted { name, bug, seeds: first..first + SEEDS, reasons }
 }
