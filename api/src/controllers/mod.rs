@@ -25,6 +25,7 @@
 //!     token_tracking  the day since which uses of long-lived tokens are noted
 //!     allocation_repair  claims and addresses that no longer agree with services
 //!     disruption   status of disruption budgets
+//!     policy_types  type checking in the status of validating policies
 //!     certificates approval, signing and removal of requests for certificates
 //!
 //! Invariant: loops have no task, clock or randomness of their own: they wait by the store's sleep, so they run in a
@@ -48,6 +49,7 @@ mod meaning;
 mod namespaces;
 #[cfg(any(test, feature = "simulation"))]
 mod planted;
+mod policy_types;
 mod protection;
 mod provision;
 mod queue;
@@ -218,7 +220,8 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let protectors = PROTECTED.map(|of| (of, client(of.controller())));
     let keeper = client("serviceaccount-token-controller");
     let definer = client("customresourcedefinition-controller");
-    let loops: [BoxFuture<'_, Infallible>; 18] = [
+    let checker = client("validatingadmissionpolicy-status");
+    let loops: [BoxFuture<'_, Infallible>; 19] = [
         Box::pin(keep("definitions", &definer, || definitions::run(&definer))),
         Box::pin(keep_facts(&server, options)),
         Box::pin(keep_secret_tokens(&keeper, options)),
@@ -257,6 +260,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
             "token-cleaner-controller",
             Box::pin(keep("bootstrap tokens", &token_cleaner, || token_cleaner::run(&token_cleaner))),
         ),
+        Box::pin(keep_policy_types(&checker, options)),
         match &options.announcement {
             Some(known) => Box::pin(keep("trust", &announcer, || trust::run(&announcer, &**known))),
             None => Box::pin(std::future::pending()),
@@ -324,6 +328,13 @@ async fn keep_secret_tokens<S: Store>(client: &Client<S>, options: &Options) -> 
     ];
     // No loop ends.
     select_all(loops.map(|(name, run)| unless_left_out(&options.selection, name, run))).await.0
+}
+
+/// Checks the types of validating policies.
+async fn keep_policy_types<S: Store>(client: &Client<S>, options: &Options) -> Infallible {
+    let run: BoxFuture<'_, Infallible> =
+        Box::pin(keep("types of policies", client, || policy_types::run(client)));
+    unless_left_out(&options.selection, "validatingadmissionpolicy-status-controller", run).await
 }
 
 /// Approves, signs and removes requests for certificates.
