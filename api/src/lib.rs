@@ -19,6 +19,7 @@ pub mod egress;
 pub mod endpoint;
 pub mod error;
 pub mod exchange;
+mod expression_times;
 pub mod fields;
 pub mod flow;
 pub mod follow;

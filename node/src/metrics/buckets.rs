@@ -31,6 +31,12 @@ pub(super) const LIVES: &[f64] = &[
     31_104_000.0,
 ];
 
+/// Compiling and evaluating expressions.
+pub(super) const EXPRESSIONS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Evaluations of a policy.
+pub(super) const POLICIES: &[f64] = &[0.000_000_5, 0.001, 0.01, 0.1, 1.0];
+
 /// Everything else: durations from half a millisecond to eight seconds.
 pub(super) const DEFAULT: &[f64] = &[
     0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192,

@@ -94,7 +94,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
             Arc::new(admission_policy::MutatingAdmissionPolicy)
         }
         "mutatingadmissionpolicybindings.admissionregistration" => {
-            Arc::new(admission_policy::MutatingAdmissionPolicyBinding)
+            Arc::new(admission_policy::PolicyBinding::Mutating)
         }
         "namespaces" => Arc::new(namespace::Namespace),
         "networkpolicies.networking" => Arc::new(networking::NetworkPolicy),
@@ -134,7 +134,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
             Arc::new(admission_policy::ValidatingAdmissionPolicy)
         }
         "validatingadmissionpolicybindings.admissionregistration" => {
-            Arc::new(admission_policy::ValidatingAdmissionPolicyBinding)
+            Arc::new(admission_policy::PolicyBinding::Validating)
         }
         "volumeattachments.storage" => Arc::new(storage::VolumeAttachment),
         "volumeattributesclasses.storage" => Arc::new(storage::VolumeAttributesClass),

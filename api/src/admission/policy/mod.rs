@@ -1,8 +1,8 @@
 //! Admission policies: rules in expressions, which clients store, over the writes that they match.
 //!
 //! Owns the way from stored policies and bindings to what they say of a write: which policies a write meets ([`prepared`],
-//! [`matching`]), the versions of its objects ([`versions`]), parameters ([`params`]), answers to questions about rights
-//! ([`rights`]), what follows from a violation ([`validating`], [`refusal`]), and how objects are changed ([`mutating`],
+//! [`matching`], [`met`]), the versions of its objects ([`versions`]), parameters ([`params`]), answers to questions about rights
+//! ([`rights`]), what follows from a violation ([`validating`], [`refusal`], [`checks`]), and how objects are changed ([`mutating`],
 //! [`change`]). The expressions themselves, their order and
 //! their texts are `orch_rules::expression::policy`'s.
 //!
@@ -17,7 +17,9 @@
 mod asked;
 mod authority;
 mod change;
+mod checks;
 mod matching;
+mod met;
 mod mutating;
 mod params;
 mod prepared;
@@ -29,10 +31,8 @@ mod write;
 
 pub(super) use self::authority::confirm_params;
 pub(super) use self::mutating::MutatingAdmissionPolicy;
-use self::prepared::{Bound, Policies, PolicyKind};
 pub(super) use self::validating::ValidatingAdmissionPolicy;
-use super::{Attributes, View};
-use crate::follow::Maintained;
+use super::Attributes;
 
 /// Storage resources of policies and bindings, whose own writes no policy judges: one could not be removed any more.
 const UNJUDGED: [&str; 4] = [
@@ -51,17 +51,4 @@ pub(super) fn is_of_policies(attributes: &Attributes<'_>) -> bool {
 /// Whether policies are asked about the write: not about policies, nor about reviews, which are not stored.
 fn is_judged(attributes: &Attributes<'_>) -> bool {
     attributes.resource.review.is_none() && !is_of_policies(attributes)
-}
-
-/// The bound policies whose rules name the resource of the write. `None`: they have to be brought up first.
-fn looked_up<K: PolicyKind>(
-    policies: &Maintained<Policies<K>>,
-    attributes: &Attributes<'_>,
-    view: &View,
-) -> Option<Vec<Bound<K>>> {
-    let applied = view.applied();
-    if applied.state.collection(K::SOURCES[1]).is_empty() {
-        return Some(Vec::new());
-    }
-    policies.try_read(applied, |policies| policies.of_resource(&attributes.resource.plural))
 }

@@ -16,6 +16,7 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 
 use super::matching::Match;
+use crate::expression_times::compiling;
 use crate::follow::Derived;
 
 /// A kind of policy.
@@ -121,7 +122,7 @@ impl<K: PolicyKind> Policy<K> {
         self.programs.get_or_init(|| {
             // It was read before.
             let policy: Value = serde_json::from_slice(&self.object.json).unwrap_or_default();
-            K::compile(policy.at("spec"), brand)
+            compiling(|| K::compile(policy.at("spec"), brand))
         })
     }
 }

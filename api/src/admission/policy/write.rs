@@ -4,6 +4,7 @@
 //! inputs of an evaluation.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use orch_raft::state::NAMESPACES;
 use orch_rules::expression::policy::{Document, Input, Question, ResourceTarget};
@@ -16,6 +17,7 @@ use super::prepared::{Binding, Policy, PolicyKind};
 use super::rights::{Rights, request_resource};
 use super::versions::Names;
 use crate::admission::{Attributes, View};
+use crate::expression_times::evaluating;
 
 /// A write that policies are asked about.
 pub(super) struct Write<'a> {
@@ -74,15 +76,20 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// Whether the kind of parameters of `policy` is served.
+    /// The version by which `policy` is about the write of `object`; `None` if it is not.
     ///
     /// # Errors
-    /// It is not.
-    pub(super) fn check_param_kind<K: PolicyKind>(&self, policy: &Policy<K>) -> Result<(), String> {
-        match policy.param_kind() {
-            Some(kind) => params::resource(self.asked.attributes, kind).map(drop),
-            None => Ok(()),
+    /// That cannot be said, or the kind of its parameters is not served.
+    pub(super) fn version_for<K: PolicyKind>(
+        &self,
+        policy: &Policy<K>,
+        object: Option<&Value>,
+    ) -> Result<Option<Version<'a>>, String> {
+        let version = self.matched(&policy.matching, object)?;
+        if let (Some(_), Some(kind)) = (&version, policy.param_kind()) {
+            params::resource(self.asked.attributes, kind)?;
         }
+        Ok(version)
     }
 
     /// The parameters of `policy` with `binding`, of one evaluation each.
@@ -101,18 +108,21 @@ impl<'a> Write<'a> {
         params::collect(resource, reference, self.asked.namespace, self.view).await
     }
 
-    /// The result of `run`, an evaluation of `policy`, which is made again for each question about rights that has no
-    /// answer yet.
+    /// The result of `run`, an evaluation of `policy`, and the time that it took without the waits for answers. It is made again
+    /// for each question about rights that has no answer yet.
     pub(super) async fn evaluate<K: PolicyKind, T>(
         &self,
         policy: &Policy<K>,
         objects: Objects<'_>,
         param: Param<'_>,
         run: impl Fn(&Input<'_>) -> Result<T, Box<Question>>,
-    ) -> T {
+    ) -> (T, Duration) {
+        let mut taken = Duration::ZERO;
         loop {
-            let question = match self.run_once(policy, objects, param, &run) {
-                Ok(done) => return done,
+            let (result, time) = evaluating(|| self.run_once(policy, objects, param, &run));
+            taken = taken.saturating_add(time);
+            let question = match result {
+                Ok(done) => return (done, taken),
                 Err(question) => question,
             };
             self.rights.ask(*question, self.asked.attributes, self.view).await;

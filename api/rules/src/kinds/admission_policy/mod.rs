@@ -19,7 +19,7 @@ use orch_schema::budget::Numbered;
 use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
-pub use self::binding::{MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBinding};
+pub use self::binding::PolicyBinding;
 use self::expressions::Compiling;
 pub use self::mutating::MutatingAdmissionPolicy;
 pub use self::validating::ValidatingAdmissionPolicy;
