@@ -44,6 +44,7 @@ pub mod status;
 pub mod tables;
 #[cfg(test)]
 mod testing;
+pub mod trial;
 mod waiting;
 pub mod watch;
 

@@ -25,6 +25,7 @@ mod migrate;
 mod node;
 mod oidc;
 mod parse;
+mod policy;
 mod reset;
 mod schedule;
 mod service_accounts;
@@ -61,6 +62,7 @@ pub use node::{
 };
 pub use oidc::{OidcArgs, RequiredClaims};
 pub use parse::{ParseError, log_format, parse, parse_and_find_files};
+pub use policy::{Expected, PolicyCommand, PolicyTestArgs, TriedOperation};
 pub use reset::ResetArgs;
 pub use schedule::{Cron, Schedule};
 pub use service_accounts::ServiceAccountArgs;
@@ -128,6 +130,9 @@ pub enum Command {
     /// Encrypt stored records with the keys that new records get
     #[command(subcommand)]
     Encryption(EncryptionCommand),
+    /// Try admission policies on objects
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Make a client configuration for a further user or a service account
     #[command(long_about = kubeconfig::ABOUT)]
     Kubeconfig(KubeconfigArgs),

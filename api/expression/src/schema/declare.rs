@@ -104,7 +104,10 @@ impl Walk<'_> {
         let is_nullable = is_true(of, "nullable");
         let declared =
             |kind, bytes_min, size_max| Arc::new(Declared { kind, bytes_min, size_max, is_nullable });
-        if is_true(of, &self.keywords.int_or_string) {
+        // Published schemas of built-in kinds say so by the format.
+        let is_either =
+            self.head == Head::Published && of.get("format").and_then(Value::as_str) == Some("int-or-string");
+        if is_either || is_true(of, &self.keywords.int_or_string) {
             let size = characters_max(of).map_or(REQUEST_BYTES_MAX - 2, |most| most.saturating_mul(4));
             return Some(declared(Kind::IntOrString, 1, size));
         }

@@ -10,6 +10,7 @@ use orch_schema::value::Value;
 
 use super::matching::Version;
 use super::prepared::{Binding, Bound, Policies, Policy, PolicyKind};
+use super::witness::{Evaluation, Outcome, Witness};
 use super::write::Write;
 use crate::admission::{Attributes, View};
 use crate::follow::Maintained;
@@ -24,11 +25,13 @@ pub(super) struct Stored<K: PolicyKind> {
     policies: Maintained<Policies<K>>,
     /// Policies and bindings that have series of their own.
     named: Mutex<HashSet<(Arc<str>, Arc<str>)>>,
+    /// Is shown all evaluations; none on a node.
+    witness: Option<Arc<dyn Witness>>,
 }
 
 impl<K: PolicyKind> Default for Stored<K> {
     fn default() -> Self {
-        Stored { policies: Maintained::default(), named: Mutex::default() }
+        Stored { policies: Maintained::default(), named: Mutex::default(), witness: None }
     }
 }
 
@@ -41,6 +44,29 @@ pub(super) enum Looked<K> {
 }
 
 impl<K: PolicyKind> Stored<K> {
+    /// None so far, whose evaluations are shown to `witness`.
+    pub(super) fn witnessed(witness: Arc<dyn Witness>) -> Self {
+        Stored { witness: Some(witness), ..Stored::default() }
+    }
+
+    /// Whether evaluations are shown to somebody.
+    pub(super) fn has_witness(&self) -> bool {
+        self.witness.is_some()
+    }
+
+    /// Shows an evaluation of `policy` to the witness, if there is one.
+    pub(super) fn show(
+        &self,
+        policy: &Policy<K>,
+        binding: Option<&Binding>,
+        param: Option<&Value>,
+        outcome: impl FnOnce() -> Outcome,
+    ) {
+        if let Some(witness) = &self.witness {
+            witness.evaluated(Evaluation::of(policy, binding, param, outcome()));
+        }
+    }
+
     /// Looks the write up; `None` if it meets no policy.
     pub(super) fn look_up(&self, attributes: &Attributes<'_>, view: &View) -> Option<Looked<K>> {
         let applied = view.applied();

@@ -2,7 +2,7 @@
 //!
 //! Owns the way from stored policies and bindings to what they say of a write: which policies a write meets ([`prepared`],
 //! [`matching`], [`met`]), the versions of its objects ([`versions`]), parameters ([`params`]), answers to questions about rights
-//! ([`rights`]), what follows from a violation ([`validating`], [`refusal`], [`checks`]), and how objects are changed ([`mutating`],
+//! ([`rights`]), what follows from a violation ([`validating`], [`refusal`], [`checks`], [`witness`]), and how objects are changed ([`mutating`],
 //! [`change`]). The expressions themselves, their order and
 //! their texts are `orch_rules::expression::policy`'s.
 //!
@@ -27,11 +27,13 @@ mod refusal;
 mod rights;
 mod validating;
 mod versions;
+mod witness;
 mod write;
 
 pub(super) use self::authority::confirm_params;
 pub(super) use self::mutating::MutatingAdmissionPolicy;
 pub(super) use self::validating::ValidatingAdmissionPolicy;
+pub use self::witness::{Evaluation, Mutated, Outcome, Witness};
 use super::Attributes;
 
 /// Storage resources of policies and bindings, whose own writes no policy judges: one could not be removed any more.

@@ -24,6 +24,7 @@ use super::params::name_of;
 use super::prepared::{Binding, Bound, Policy, PolicyKind};
 use super::refusal::{PolicyErrors, PolicyFault};
 use super::versions::{Names, back, shown_in};
+use super::witness::{Mutated, Outcome, Witness};
 use super::write::{Objects, Param, Write};
 use crate::admission::{Additions, Attributes, Plugin, Refusal, Ruling, View, rule};
 use crate::error::ApiError;
@@ -33,6 +34,7 @@ impl PolicyKind for MutatingPrograms {
         "mutatingadmissionpolicies.admissionregistration",
         "mutatingadmissionpolicybindings.admissionregistration",
     ];
+    const KIND: &'static str = "MutatingAdmissionPolicy";
 
     fn compile(spec: &Value, brand: &'static Brand) -> Self {
         MutatingPrograms::compile(spec, brand)
@@ -42,6 +44,13 @@ impl PolicyKind for MutatingPrograms {
 #[derive(Debug, Default)]
 pub(in crate::admission) struct MutatingAdmissionPolicy {
     stored: Stored<MutatingPrograms>,
+}
+
+impl MutatingAdmissionPolicy {
+    /// The plugin whose evaluations are shown to `witness`.
+    pub(in crate::admission) fn witnessed(witness: Arc<dyn Witness>) -> Self {
+        MutatingAdmissionPolicy { stored: Stored::witnessed(witness) }
+    }
 }
 
 impl Plugin for MutatingAdmissionPolicy {
@@ -206,18 +215,24 @@ impl<'a> Mutating<'a> {
         let objects = Objects { object: Some(&shown), ..around };
         match self.write.evaluate(policy, objects, param, conditions).await.0 {
             Matched::Yes => {}
-            Matched::No => return Ok(None),
+            Matched::No => {
+                self.stored.show(policy, Some(binding), param.object, || Outcome::LeftOut);
+                return Ok(None);
+            }
             Matched::Failed(reason) => {
+                self.stored
+                    .show(policy, Some(binding), param.object, || Outcome::NoConditions(reason.clone()));
                 self.failed(policy, binding, reason);
                 return Ok(None);
             }
         }
         let target = Target::of(asked.attributes, version, &names);
+        let mut shown_mutations = Vec::new();
         let mut is_dirty = false;
         for at in 0..programs.mutations() {
             let mutation = |input: &Input<'_>| programs.evaluate(at, input);
             let objects = Objects { object: Some(&shown), ..around };
-            let (made, taken) = self.write.evaluate(policy, objects, param, mutation).await;
+            let ((made, cost), taken) = self.write.evaluate(policy, objects, param, mutation).await;
             let error = match made.map(|made| applied(&target, &shown, made)) {
                 Ok(Ok(after)) => {
                     shown = after;
@@ -227,11 +242,15 @@ impl<'a> Mutating<'a> {
                 Ok(Err(PolicyFault::Policy(reason))) | Err(reason) => Some(reason),
                 Ok(Err(PolicyFault::Request(error))) => return Err(error),
             };
+            if self.stored.has_witness() {
+                shown_mutations.push(Mutated { error: error.clone(), cost });
+            }
             count_mutation(self.stored.series_names(policy, binding), error.as_deref(), taken);
             if let Some(reason) = error {
                 self.failed(policy, binding, reason);
             }
         }
+        self.stored.show(policy, Some(binding), param.object, || Outcome::Mutated(shown_mutations));
         if !is_dirty {
             return Ok(Some(After { object: None, is_dirty }));
         }
@@ -248,6 +267,7 @@ impl<'a> Mutating<'a> {
     }
 
     fn misconfigured(&mut self, policy: &Policy<MutatingPrograms>, binding: Option<&Binding>, reason: &str) {
+        self.stored.show(policy, binding, None, || Outcome::Misconfigured(reason.to_owned()));
         if policy.failure == FailurePolicy::Fail {
             self.errors.add_misconfiguration(&policy.name, binding.map(|binding| &*binding.name), reason);
         }

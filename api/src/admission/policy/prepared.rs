@@ -24,6 +24,9 @@ pub(super) trait PolicyKind: Send + Sync + Sized + 'static {
     /// Storage resources of its policies and its bindings.
     const SOURCES: [&'static str; 2];
 
+    /// The kind of its policies.
+    const KIND: &'static str;
+
     /// The programs of the policy with this spec.
     fn compile(spec: &Value, brand: &'static Brand) -> Self;
 }

@@ -4,6 +4,7 @@
 //! policies, also behind one that refuses it: their warnings count. The first refusal is given.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::Either;
@@ -19,6 +20,7 @@ use super::met::{Invocation, Misconfigured, Stored, invocations};
 use super::prepared::{Action, Binding, Bound, Policy, PolicyKind};
 use super::refusal::{Denial, annotate_violation};
 use super::versions::{Converted, Names, converted};
+use super::witness::{Outcome, Witness};
 use super::write::{Objects, Param, Write};
 use crate::admission::{Additions, Attributes, Plugin, Ruling, View, rule};
 
@@ -30,6 +32,7 @@ impl PolicyKind for ValidatingPrograms {
         "validatingadmissionpolicies.admissionregistration",
         "validatingadmissionpolicybindings.admissionregistration",
     ];
+    const KIND: &'static str = "ValidatingAdmissionPolicy";
 
     fn compile(spec: &Value, brand: &'static Brand) -> Self {
         ValidatingPrograms::compile(spec, brand)
@@ -39,6 +42,13 @@ impl PolicyKind for ValidatingPrograms {
 #[derive(Debug, Default)]
 pub(in crate::admission) struct ValidatingAdmissionPolicy {
     stored: Stored<ValidatingPrograms>,
+}
+
+impl ValidatingAdmissionPolicy {
+    /// The plugin whose evaluations are shown to `witness`.
+    pub(in crate::admission) fn witnessed(witness: Arc<dyn Witness>) -> Self {
+        ValidatingAdmissionPolicy { stored: Stored::witnessed(witness) }
+    }
 }
 
 impl Plugin for ValidatingAdmissionPolicy {
@@ -118,6 +128,7 @@ impl<'a> Judging<'a> {
         let param = Param { object: param.as_ref(), kind: policy.param_kind() };
         let run = |input: &Input<'_>| programs.validate(input, policy.failure);
         let judged = self.write.evaluate(policy, objects, param, run).await;
+        self.stored.show(policy, Some(binding), param.object, || outcome(&judged.0));
         self.carry_out(policy, binding, judged, annotations);
     }
 
@@ -183,6 +194,7 @@ impl<'a> Judging<'a> {
     }
 
     fn misconfigured(&mut self, policy: &Own, binding: Option<&Binding>, reason: &str) {
+        self.stored.show(policy, binding, None, || Outcome::Misconfigured(reason.to_owned()));
         if policy.failure == FailurePolicy::Fail {
             let part = if binding.is_some() { "binding" } else { "policy" };
             let message = format!("failed to configure {part}: {reason}");
@@ -194,6 +206,15 @@ impl<'a> Judging<'a> {
         let binding = binding.map(|binding| binding.name.to_string()).unwrap_or_default();
         let policy = policy.name.to_string();
         self.denial.get_or_insert(Denial { policy, binding, message, reason });
+    }
+}
+
+/// What is shown of `verdict`.
+fn outcome(verdict: &Verdict) -> Outcome {
+    match (verdict.applies, &verdict.said[..]) {
+        (false, []) => Outcome::LeftOut,
+        (false, [Said::Failed(reason) | Said::Ignored(reason), ..]) => Outcome::NoConditions(reason.clone()),
+        _ => Outcome::Validated(verdict.clone()),
     }
 }
 

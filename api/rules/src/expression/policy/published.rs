@@ -144,6 +144,7 @@ mod tests {
             "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},
             "spec": {"type": "object", "properties": {
                 "replicas": {"type": "integer"},
+                "port": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
                 "items": {"type": "array", "items": {"type": "object", "properties": {"size": {}}}},
             }},
         }});
@@ -169,6 +170,7 @@ mod tests {
             {"expression": "object.spec.replicas <= params.data.max"},
             {"expression": "object.spec.items + ['x'] == []"},
             {"expression": "object.spec.items.all(item, item.size > 1)"},
+            {"expression": "object.spec.port != 22"},
             {"expression": "'any type will do'"},
         ]});
         assert_eq!(

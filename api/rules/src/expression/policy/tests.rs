@@ -241,7 +241,7 @@ fn mutations_make_documents() {
     });
     let programs = MutatingPrograms::compile(&spec, &ORCH);
     let write = config_map(json!({"k": "v"}));
-    let made = |at: usize| evaluate(&write, &Answers::default(), |input| programs.evaluate(at, input));
+    let made = |at: usize| evaluate(&write, &Answers::default(), |input| programs.evaluate(at, input)).0;
     assert_eq!(
         made(0).unwrap().document,
         json!({"metadata": {"labels": {"op": "CREATE"}}, "data": {"added": "v"}})

@@ -1,0 +1,1 @@
+//! Texts and exit codes of the command.
