@@ -47,5 +47,6 @@ mod testing;
 pub mod trial;
 mod waiting;
 pub mod watch;
+pub mod webhook;
 
 pub use orch_rules::expression;

@@ -46,6 +46,9 @@ pub const API_AUDIENCE: &str = "https://kubernetes.default.svc";
 /// Where the approval of definitions in protected groups is explained: the reference's text, under every brand.
 pub const APPROVAL_EXPLAINED: &str = "https://github.com/kubernetes/enhancements/pull/1111";
 
+/// The component that registers groups of the API, in its label: the reference's name, under every brand.
+const AGGREGATOR: &str = "kube-aggregator";
+
 /// The default brand of a new cluster.
 pub static ORCH: Brand = Brand {
     name: "orch",
@@ -97,5 +100,10 @@ impl Brand {
     /// A well-known label or annotation: `metadata.name` becomes `orch.io/metadata.name`.
     pub fn label(&self, name: &str) -> String {
         format!("{}/{name}", self.label_domain)
+    }
+
+    /// The label of objects that register a group and version and that the server manages.
+    pub fn automanaged_label(&self) -> String {
+        format!("{AGGREGATOR}.{}/automanaged", self.label_domain)
     }
 }

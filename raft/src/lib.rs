@@ -16,6 +16,7 @@ pub mod member;
 pub mod memory;
 mod notify;
 pub mod object;
+pub mod planted;
 pub mod state;
 pub mod store;
 #[cfg(test)]

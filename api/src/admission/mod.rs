@@ -35,6 +35,7 @@ mod event_rate_limit;
 mod extended_resource_toleration;
 mod limit_pod_hard_anti_affinity_topology;
 mod limit_ranger;
+mod matching;
 mod namespace_auto_provision;
 mod namespace_exists;
 mod namespace_lifecycle;

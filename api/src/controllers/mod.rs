@@ -13,6 +13,7 @@
 //!     garbage      collection of dependents without owners
 //!     expiry       removal of old events
 //!     aggregation  rules of aggregated cluster roles
+//!     api_services  the objects that register groups and versions
 //!     service_accounts, root_ca  objects that every namespace has: its default account, the authority of the servers
 //!     secret_tokens  tokens of service accounts that secrets keep: filled, tracked, removed when unused
 //!     token_cleaner  removal of expired bootstrap tokens
@@ -35,6 +36,7 @@
 mod aggregation;
 mod allocation_repair;
 mod api_endpoints;
+pub(crate) mod api_services;
 pub(crate) mod bootstrap;
 mod certificates;
 mod client;
@@ -73,7 +75,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, join_all, select, select_all};
+use futures::future::{BoxFuture, Either, join_all, select, select_all};
 use orch_bounded::WarningLimit;
 use orch_proto::brand::SERVER_MANAGER;
 use orch_raft::Store;
@@ -199,6 +201,17 @@ async fn deposed<S: Store>(store: &S) {
     }
 }
 
+/// Looks after definitions until the one called `name` is in force. `false`: its names are not accepted, or it is gone.
+pub(crate) async fn establish<S: Store>(pipeline: Arc<Pipeline<S>>, name: &str) -> bool {
+    let client = Client::new(pipeline, "customresourcedefinition-controller");
+    let looking = keep("definitions", &client, || definitions::run(&client));
+    let settled = definitions::settled(client.store(), name);
+    match select(Box::pin(looking), Box::pin(settled)).await {
+        Either::Left((never, _)) => match never {},
+        Either::Right((is_established, _)) => is_established,
+    }
+}
+
 async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let client = |manager| Client::new(pipeline.clone(), manager);
     let (starter, ender) = (client("bootstrap"), client("namespace-controller"));
@@ -221,7 +234,9 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let keeper = client("serviceaccount-token-controller");
     let definer = client("customresourcedefinition-controller");
     let checker = client("validatingadmissionpolicy-status");
-    let loops: [BoxFuture<'_, Infallible>; 19] = [
+    let registrar = client("apiservice-registration-controller");
+    let loops: [BoxFuture<'_, Infallible>; 20] = [
+        Box::pin(keep("registration of groups", &registrar, || api_services::run(&registrar))),
         Box::pin(keep("definitions", &definer, || definitions::run(&definer))),
         Box::pin(keep_facts(&server, options)),
         Box::pin(keep_secret_tokens(&keeper, options)),

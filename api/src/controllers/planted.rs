@@ -1,6 +1,6 @@
 //! Bugs of the loops that a simulation plants on its thread, to show that its oracles find them. A release has none of this.
 
-use std::cell::Cell;
+use orch_raft::planted::{Planted, with_bug};
 
 /// A planted bug of the loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,23 +10,15 @@ pub enum LoopBug {
 }
 
 thread_local! {
-    static PLANTED: Cell<Option<LoopBug>> = const { Cell::new(None) };
+    static PLANTED: Planted<LoopBug> = const { Planted::none() };
 }
 
 /// Runs `work` with the bug in every loop of this thread.
 pub fn with_loop_bug<T>(bug: LoopBug, work: impl FnOnce() -> T) -> T {
-    struct Reset;
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            PLANTED.set(None);
-        }
-    }
-    let _reset = Reset;
-    PLANTED.set(Some(bug));
-    work()
+    with_bug(&PLANTED, bug, work)
 }
 
 /// Whether this thread has the bug.
 pub(super) fn has(bug: LoopBug) -> bool {
-    PLANTED.get() == Some(bug)
+    PLANTED.with(|planted| planted.is(bug))
 }

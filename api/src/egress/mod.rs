@@ -213,16 +213,25 @@ impl fmt::Display for Url {
     }
 }
 
-/// The hosts that an operator's file names for one target. Other hosts come from answers of the target.
+/// The hosts that an operator's file names for one target. Other hosts come from answers of the target, or from objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
     named: Vec<String>,
+    /// Encrypted connections to loopback addresses are allowed, whatever the host is called.
+    is_loopback_allowed: bool,
 }
 
 impl Reach {
     /// The target's own hosts: those of `urls`.
     pub fn of<'a>(urls: impl IntoIterator<Item = &'a Url>) -> Reach {
-        Reach { named: urls.into_iter().map(|url| url.host.clone()).collect() }
+        let named = urls.into_iter().map(|url| url.host.clone()).collect();
+        Reach { named, is_loopback_allowed: false }
+    }
+
+    /// No host is named: whoever may write certain objects of the API names them. Webhooks on this machine are common in
+    /// tests and at edge sites; `is_loopback_allowed` says whether they may be there.
+    pub fn of_objects(is_loopback_allowed: bool) -> Reach {
+        Reach { named: Vec::new(), is_loopback_allowed }
     }
 
     /// Whether `address`, to which the host of `url` resolved, may be dialled.
@@ -237,7 +246,8 @@ impl Reach {
         if url.scheme == Scheme::Http && !(is_named && address.is_loopback()) {
             return Err(EgressError::Plain { host: url.host.clone() });
         }
-        if !is_named && is_of_this_machine(address) {
+        let is_local_hook = self.is_loopback_allowed && address.is_loopback();
+        if !is_named && !is_local_hook && is_of_this_machine(address) {
             return Err(EgressError::Forbidden { host: url.host.clone(), address });
         }
         Ok(())
@@ -351,6 +361,26 @@ mod tests {
         }
         for address in ["10.0.0.1", "192.0.2.1", "2001:db8::1", "fd00::1"] {
             assert_eq!(reach.check(&other, address.parse().unwrap()), Ok(()), "{address}");
+        }
+    }
+
+    #[test]
+    fn hosts_of_objects_are_never_metadata_services_and_on_this_machine_only_where_that_is_allowed() {
+        let url = Url::parse("https://hook.example/").unwrap();
+        let is_dialled = |reach: Reach, address: &str| reach.check(&url, address.parse().unwrap()).is_ok();
+        for allowed in [true, false] {
+            let reach = || Reach::of_objects(allowed);
+            for loopback in ["127.0.0.1", "127.8.0.1", "::1", "::ffff:127.0.0.1"] {
+                assert_eq!(is_dialled(reach(), loopback), allowed, "{loopback}");
+            }
+            for refused in
+                ["169.254.169.254", "0.0.0.0", "::", "fe80::1", "fd00:ec2::254", "64:ff9b::a9fe:a9fe"]
+            {
+                assert!(!is_dialled(reach(), refused), "{refused}");
+            }
+            assert!(is_dialled(reach(), "10.0.0.1"));
+            let plain = Url::parse("http://hook.example/").unwrap();
+            assert!(reach().check(&plain, "127.0.0.1".parse().unwrap()).is_err());
         }
     }
 

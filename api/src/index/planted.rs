@@ -1,6 +1,6 @@
 //! Bugs of the indexes that a simulation plants on its thread, to show that its lists find them. A release has none of this.
 
-use std::cell::Cell;
+use orch_raft::planted::{Planted, with_bug};
 
 /// A planted bug of the indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,23 +18,15 @@ pub const INDEX_BUGS: [IndexBug; 3] =
     [IndexBug::ForgetsLostTerms, IndexBug::FilesNewObjectsOnly, IndexBug::ReachesTooFar];
 
 thread_local! {
-    static PLANTED: Cell<Option<IndexBug>> = const { Cell::new(None) };
+    static PLANTED: Planted<IndexBug> = const { Planted::none() };
 }
 
 /// Runs `work` with the bug in every index that this thread brings up.
 pub fn with_index_bug<T>(bug: IndexBug, work: impl FnOnce() -> T) -> T {
-    struct Reset;
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            PLANTED.set(None);
-        }
-    }
-    let _reset = Reset;
-    PLANTED.set(Some(bug));
-    work()
+    with_bug(&PLANTED, bug, work)
 }
 
 /// Whether this thread has the bug.
 pub(super) fn has(bug: IndexBug) -> bool {
-    PLANTED.get() == Some(bug)
+    PLANTED.with(|planted| planted.is(bug))
 }

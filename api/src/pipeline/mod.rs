@@ -74,6 +74,7 @@ use crate::registry::{Handle, Registry, Resource};
 use crate::render::SharedEvents;
 use crate::request::{Query, Target, Verb, quote_shortened};
 use crate::selector::Selector;
+use crate::webhook::Webhooks;
 use budget_selectors::BudgetSelectors;
 
 pub use crate::answer::{Answer, Effort, ListAnswer, WriteOutcome, Written};
@@ -151,6 +152,8 @@ pub struct Pipeline<S> {
     pub shared_events: SharedEvents,
     /// The definitions of custom kinds, which what is served follows.
     pub definitions: Definitions,
+    /// The webhooks that objects name. None are called unless they are set.
+    pub webhooks: Webhooks,
     /// Selectors of disruption budgets, for evictions.
     budget_selectors: Maintained<BudgetSelectors>,
 }
@@ -211,6 +214,7 @@ impl<S: Store> Pipeline<S> {
             turns,
             watch_batch_delay: WATCH_BATCH_DELAY,
             shared_events: SharedEvents::default(),
+            webhooks: Webhooks::none(),
             budget_selectors,
         }
     }

@@ -1,7 +1,7 @@
 //! Writes that are tried against admission policies in memory, without a cluster.
 //!
-//! Owns a pipeline over a store of its own, whose only admission plugins are the two kinds of policies, and what is known of their
-//! evaluations. Everything else is the pipeline's: objects are decoded, defaulted and validated as on a node, definitions of
+//! Owns two pipelines over a store of their own, one without admission for what policies need, and one whose only admission plugins
+//! are the two kinds of policies, with what is known of their evaluations. Everything else is the pipeline's: objects are decoded, defaulted and validated as on a node, definitions of
 //! custom kinds are in force, parameters and namespaces are looked up, rights are those of the stored roles. Nothing of a
 //! tried write is stored. Conversion webhooks and admission webhooks are not called.
 
@@ -25,6 +25,8 @@ pub use crate::admission::{Evaluation, Mutated, Outcome};
 use crate::ambient::SystemAmbient;
 use crate::answer::Answer;
 use crate::authn::{AnonymousAccess, Authenticator, TokenTable, User};
+use crate::controllers::establish;
+use crate::definitions::DEFINITIONS;
 use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::gate::Gate;
@@ -45,7 +47,18 @@ impl Ledger {
 
 impl Witness for Ledger {
     fn evaluated(&self, evaluation: Evaluation) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(evaluation);
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_again = |of: &Evaluation| {
+            let (one, other) = (of, &evaluation);
+            (one.kind, &one.policy, &one.binding, &one.param)
+                == (other.kind, &other.policy, &other.binding, &other.param)
+        };
+        // A refused write is judged again by the newest state. Mutating policies have two rounds of their own.
+        if !matches!(evaluation.outcome, Outcome::Mutated(_)) {
+            // few: policies that are tried by hand.
+            seen.retain(|of| matches!(of.outcome, Outcome::Mutated(_)) || !is_again(of));
+        }
+        seen.push(evaluation);
     }
 }
 
@@ -102,25 +115,32 @@ pub enum Unusable {
 
 /// A cluster in memory with the policies and objects that were given to it.
 pub struct Trial {
-    pipeline: Pipeline<MemoryStore>,
+    /// Takes what the policies need; without admission.
+    needed: Arc<Pipeline<MemoryStore>>,
+    /// Takes the writes that are tried.
+    tried: Pipeline<MemoryStore>,
     ledger: Arc<Ledger>,
 }
 
 impl Trial {
     /// An empty cluster with the names of `brand`.
     pub fn new(brand: &'static Brand) -> Trial {
-        let authenticator = Authenticator::new(brand, TokenTable::default(), AnonymousAccess::Refused);
-        let ledger = Arc::new(Ledger::default());
-        let mut pipeline = Pipeline::new(
-            MemoryStore::default(),
-            Registry::builtin(brand),
-            TokenKey::new([0; 32]),
-            Arc::new(SystemAmbient),
-            Features::default(),
-            Gate::builtin(brand, authenticator),
-        );
-        pipeline.admission = Chain::of_policies(ledger.clone());
-        Trial { pipeline, ledger }
+        let (store, ledger) = (MemoryStore::default(), Arc::new(Ledger::default()));
+        let pipeline = |admission: Chain| {
+            let authenticator = Authenticator::new(brand, TokenTable::default(), AnonymousAccess::Refused);
+            let mut pipeline = Pipeline::new(
+                store.clone(),
+                Registry::builtin(brand),
+                TokenKey::new([0; 32]),
+                Arc::new(SystemAmbient),
+                Features::default(),
+                Gate::builtin(brand, authenticator),
+            );
+            pipeline.admission = admission;
+            pipeline
+        };
+        let needed = Arc::new(pipeline(Chain::new(Vec::new())));
+        Trial { needed, tried: pipeline(Chain::of_policies(ledger.clone())), ledger }
     }
 
     /// Stores `object`, as an administrator. One that is there already is left as it is.
@@ -130,13 +150,24 @@ impl Trial {
     pub async fn store(&self, object: &Value) -> Result<(), Unusable> {
         let resource = self.resource_of(object)?;
         self.make_namespace(&resource, object).await?;
-        let sent = Sent::create(&resource, &without_version(object));
-        let stored = requests::send(&self.pipeline, sent, &User::local_admin(), &Exchange::internal()).await;
-        self.ledger.take();
-        match stored {
-            Ok(_) | Err(ApiError::AlreadyExists(_)) => Ok(()),
-            Err(error) => Err(Unusable::Refused(self.status_of(&error).message)),
+        match self.create(&resource, &without_version(object)).await {
+            Ok(_) | Err(ApiError::AlreadyExists(_)) => {}
+            Err(error) => return Err(Unusable::Refused(self.status_of(&error).message)),
         }
+        if *resource.storage != *DEFINITIONS {
+            return Ok(());
+        }
+        let is_in_force = establish(self.needed.clone(), object.at("metadata").text("name")).await;
+        self.tried.definitions.catch_up(&self.tried.store, &self.tried.served).await;
+        match is_in_force {
+            true => Ok(()),
+            false => Err(Unusable::Refused("the names of the definition are in use".to_owned())),
+        }
+    }
+
+    async fn create(&self, resource: &Arc<Resource>, object: &Value) -> Result<Answer, ApiError> {
+        let (sent, user) = (Sent::create(resource, object), User::local_admin());
+        requests::send(&self.needed, sent, &user, &Exchange::internal()).await
     }
 
     /// Tries `operation` on `object` as `user`. For an update and a removal the object before was stored.
@@ -158,7 +189,7 @@ impl Trial {
             Operation::Delete => Sent::delete(&resource, &object),
         };
         let exchange = Exchange::internal();
-        let answer = requests::send(&self.pipeline, sent.dry_run(), user, &exchange).await;
+        let answer = requests::send(&self.tried, sent.dry_run(), user, &exchange).await;
         let result = match answer {
             Ok(answer) => Ok(written(&answer)),
             Err(error) => {
@@ -173,7 +204,7 @@ impl Trial {
     /// The resource of the kind of `object`.
     fn resource_of(&self, object: &Value) -> Result<Arc<Resource>, Unusable> {
         let (api_version, kind) = (object.text("apiVersion"), object.text("kind"));
-        let registry = self.pipeline.registry();
+        let registry = self.tried.registry();
         registry.find_named(api_version, kind).cloned().ok_or_else(|| Unusable::UnknownKind {
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
@@ -183,21 +214,19 @@ impl Trial {
     /// Makes the namespace of `object`, unless it is there.
     async fn make_namespace(&self, resource: &Resource, object: &Value) -> Result<(), Unusable> {
         let name = requests::namespace_of(resource, object);
-        let state = self.pipeline.store.state();
+        let state = self.needed.store.state();
         if name.is_empty() || state.collection(NAMESPACES).get(name).is_some() {
             return Ok(());
         }
-        let registry = self.pipeline.registry();
+        let registry = self.tried.registry();
         let Some(namespaces) = registry.stored(NAMESPACES) else { return Ok(()) };
         let namespace = json!({"metadata": {"name": name}});
-        let sent = Sent::create(namespaces, &namespace);
-        let made = requests::send(&self.pipeline, sent, &User::local_admin(), &Exchange::internal()).await;
-        self.ledger.take();
+        let made = self.create(namespaces, &namespace).await;
         made.map(drop).map_err(|error| Unusable::Refused(self.status_of(&error).message))
     }
 
     fn status_of(&self, error: &ApiError) -> Status {
-        Status::of(error, self.pipeline.registry().brand)
+        Status::of(error, self.tried.registry().brand)
     }
 }
 

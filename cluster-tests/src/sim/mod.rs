@@ -31,6 +31,7 @@ pub mod process;
 pub mod run;
 pub mod runtime;
 pub mod scale;
+pub mod search;
 pub mod server;
 pub mod session;
 pub mod setup;

@@ -11,6 +11,7 @@ use std::fmt;
 
 use orch_api::definitions::DEFINITIONS;
 use orch_cluster_tests::sim::ledger::{Ledger, ObjectChange};
+use orch_cluster_tests::sim::search::Counted;
 use orch_raft::object::SharedObject;
 use orch_raft::{Revision, State};
 use serde_json::Value;
@@ -36,8 +37,8 @@ pub(crate) struct Judged {
     pub(crate) answers: usize,
 }
 
-impl Judged {
-    pub(crate) fn add(&mut self, other: Judged) {
+impl Counted for Judged {
+    fn add(&mut self, other: &Judged) {
         self.editions += other.editions;
         self.endings += other.endings;
         self.written += other.written;

@@ -1,10 +1,14 @@
 //! Known bugs, planted to show that the judge finds them.
 //!
-//! Owns the list, the seed at which the search for each begins, and what it is found as. The bugs of the store change what
+//! Owns the list, the seeds of the search for each, and what it is found as. The bugs of the store change what
 //! members propose; that of the loops is compiled into simulations only.
 
 use orch_api::controllers::LoopBug;
 use orch_cluster_tests::sim::plant::Plant;
+use orch_cluster_tests::sim::search::Planted;
+
+/// Seeds for a planted bug: every change of the product moves the seeds that find it.
+const SEEDS: u64 = 60;
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +31,13 @@ const OLD_SCHEMA: [&str; 2] = ["by another form of its definition", "had acknowl
 /// Objects of a kind that came after the loops began.
 const UNKNOWN_KIND: [&str; 1] = ["have not done what they owe"];
 
-/// All bugs: name, bug, a seed shortly before one that found it, parts of what it fails with.
-pub(crate) const BUGS: [(&str, Bug, u64, &[&str]); 3] = [
-    ("ignores-definition", Bug::Store(Plant::IgnoresDefinition), 0, &OTHER_FORM),
-    ("keeps-tables", Bug::Store(Plant::KeepsTables), 0, &OLD_SCHEMA),
-    ("frozen-loop", Bug::Loops(LoopBug::FreezesResources), 0, &UNKNOWN_KIND),
+/// All bugs.
+pub(crate) const BUGS: [Planted<Bug>; 3] = [
+    planted("ignores-definition", Bug::Store(Plant::IgnoresDefinition), &OTHER_FORM),
+    planted("keeps-tables", Bug::Store(Plant::KeepsTables), &OLD_SCHEMA),
+    planted("frozen-loop", Bug::Loops(LoopBug::FreezesResources), &UNKNOWN_KIND),
 ];
+
+const fn planted(name: &'static str, bug: Bug, reasons: &'static [&'static str]) -> Planted<Bug> {
+    Planted { name, bug, seeds: 0..SEEDS, reasons }
+}

@@ -10,6 +10,7 @@ use orch_api::definitions::DEFINITIONS;
 use orch_cluster_tests::sim::faults as member_faults;
 use orch_cluster_tests::sim::operator::Operator;
 use orch_cluster_tests::sim::runtime::{NodeRuntime, TaskGroup, spawn_detached};
+use orch_cluster_tests::sim::search::Report;
 use orch_cluster_tests::sim::setup::Setup;
 use orch_cluster_tests::sim::world::World;
 
@@ -41,18 +42,8 @@ const INFORMERS: usize = 2;
 const FOUNDER: u64 = 101;
 const SETTLER: u64 = 102;
 
-/// What became of a run.
-#[derive(Clone, Debug)]
-pub(crate) struct Report {
-    pub(crate) failure: Option<String>,
-    pub(crate) trace: Vec<String>,
-    pub(crate) hash: u64,
-    pub(crate) judged: Judged,
-    pub(crate) is_untold: bool,
-}
-
 /// Does the run of `seed`, with a planted bug or without.
-pub(crate) fn run(seed: u64, bug: Option<Bug>) -> Report {
+pub(crate) fn run(seed: u64, bug: Option<Bug>) -> Report<Judged> {
     let plant = match bug {
         Some(Bug::Store(plant)) => Some(plant),
         Some(Bug::Loops(_)) | None => None,
@@ -75,7 +66,7 @@ pub(crate) fn run(seed: u64, bug: Option<Bug>) -> Report {
     }
 }
 
-async fn whole(world: &World) -> Report {
+async fn whole(world: &World) -> Report<Judged> {
     let seen = Sightings::default();
     live(world, &seen).await;
     // A run that was broken off is not judged: what it failed with is the finding.
@@ -87,13 +78,7 @@ async fn whole(world: &World) -> Report {
         world.fail(broken);
         Some(Judged::default())
     });
-    Report {
-        failure: world.failure(),
-        trace: world.trace().tail(usize::MAX),
-        hash: world.trace().hash().0,
-        judged: judged.unwrap_or_default(),
-        is_untold: judged.is_none(),
-    }
+    Report::of(world, judged)
 }
 
 async fn live(world: &World, seen: &Sightings) {

@@ -1,7 +1,9 @@
 //! Known bugs, planted below or beside the product to show that the judge finds them.
 //!
-//! Owns the list, the seed at which the search for each begins, and what it is found as. The product has no flag
+//! Owns the list, the seeds of the search for each, and what it is found as. The product has no flag
 //! for them: a planted bug changes the answers that it gets, or another user.
+
+use orch_cluster_tests::sim::search::Planted;
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +16,17 @@ pub(crate) enum Plant {
     IgnoresRoom,
 }
 
-/// All plants: name, bug, a seed shortly before one that found it, a part of what it fails with.
-pub(crate) const PLANTS: [(&str, Plant, u64, &str); 3] = [
-    ("trusts-lost", Plant::TrustsLost, 0, "has no node in the end"),
-    ("takes-over-early", Plant::TakesOverEarly, 0, "lead"),
-    ("ignores-room", Plant::IgnoresRoom, 0, "offers"),
+/// Seeds for a plant: every change of the product moves the seeds that find a bug, and a search that goes on costs a minute where
+/// one that fails costs a release.
+const SEEDS: u64 = 150;
+
+/// All plants.
+pub(crate) const PLANTS: [Planted<Plant>; 3] = [
+    planted("trusts-lost", Plant::TrustsLost, &["has no node in the end"]),
+    planted("takes-over-early", Plant::TakesOverEarly, &["lead"]),
+    planted("ignores-room", Plant::IgnoresRoom, &["offers"]),
 ];
+
+const fn planted(name: &'static str, bug: Plant, reasons: &'static [&'static str]) -> Planted<Plant> {
+    Planted { name, bug, seeds: 0..SEEDS, reasons }
+}

@@ -10,6 +10,7 @@ use orch_cluster_tests::sim::dice::Dice;
 use orch_cluster_tests::sim::faults as member_faults;
 use orch_cluster_tests::sim::operator::Operator;
 use orch_cluster_tests::sim::runtime::{NodeRuntime, TaskGroup, spawn_detached};
+use orch_cluster_tests::sim::search::{Counted, Report};
 use orch_cluster_tests::sim::setup::Setup;
 use orch_cluster_tests::sim::world::World;
 use orch_scheduler::ambient;
@@ -45,21 +46,26 @@ const MEMBER_FAULTS_PERCENT: u64 = 70;
 /// Number of the founding operator among the clients.
 const FOUNDER: u64 = 101;
 
-/// What became of a run.
-#[derive(Clone, Debug)]
-pub(crate) struct Report {
-    pub(crate) failure: Option<String>,
-    pub(crate) trace: Vec<String>,
-    pub(crate) hash: u64,
+/// What was seen in a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
     pub(crate) bound: usize,
     pub(crate) leaders: usize,
     pub(crate) late: usize,
     pub(crate) excused: usize,
-    pub(crate) is_untold: bool,
+}
+
+impl Counted for Counts {
+    fn add(&mut self, other: &Counts) {
+        self.bound += other.bound;
+        self.leaders += other.leaders;
+        self.late += other.late;
+        self.excused += other.excused;
+    }
 }
 
 /// Does the run of `seed`, with a planted bug or without.
-pub(crate) fn run(seed: u64, plant: Option<Plant>) -> Report {
+pub(crate) fn run(seed: u64, plant: Option<Plant>) -> Report<Counts> {
     ambient::replace_rng(Some(seed));
     let report = NodeRuntime::with_seed(seed).block_on(async move {
         let members = if seed % 3 == 2 { 5 } else { 3 };
@@ -100,7 +106,7 @@ impl Run {
         Self { world: world.clone(), dice, gap, fleet, users: Users::new(&links, plant) }
     }
 
-    async fn whole(self) -> Report {
+    async fn whole(self) -> Report<Counts> {
         self.live().await;
         self.users.look();
         let timeline = self.users.timeline.lock();
@@ -116,16 +122,9 @@ impl Run {
         for index in 0..self.fleet.len() {
             self.fleet.kill(index);
         }
-        Report {
-            failure: self.world.failure(),
-            trace: self.world.trace().tail(usize::MAX),
-            hash: self.world.trace().hash().0,
-            bound: judged.bound,
-            leaders: lives.len(),
-            late: judged.late,
-            excused: judged.excused,
-            is_untold: timeline.is_untold,
-        }
+        let Judged { bound, late, excused, .. } = judged;
+        let counts = Counts { bound, leaders: lives.len(), late, excused };
+        Report::of(&self.world, (!timeline.is_untold).then_some(counts))
     }
 
     async fn live(&self) {

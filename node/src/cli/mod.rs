@@ -33,6 +33,7 @@ mod services;
 mod signing;
 mod size;
 mod snapshot;
+mod webhooks;
 
 pub(crate) use address::parse_server;
 pub use admission::AdmissionArgs;
@@ -73,6 +74,7 @@ pub use snapshot::{
     ExtractArgs, IdentityArgs, InspectSnapshotArgs, KeyFileArgs, KeyPlaceArgs, NewKeyArgs, RestoreArgs,
     SaveArgs, SnapshotCommand,
 };
+pub use webhooks::WebhookArgs;
 
 use std::path::PathBuf;
 use std::sync::LazyLock;

@@ -29,6 +29,7 @@ use super::service_accounts::ServiceAccountArgs;
 use super::services::ServiceArgs;
 use super::signing::SigningArgs;
 use super::size::parse_size;
+use super::webhooks::WebhookArgs;
 
 pub(super) const NETWORK: &str = "Network";
 const IDENTITY: &str = "Certificates and identity";
@@ -226,6 +227,9 @@ pub struct SharedArgs {
     /// Flags of requests that are passed on.
     #[command(flatten)]
     pub connect: ConnectArgs,
+    /// Flags of webhooks and aggregated servers.
+    #[command(flatten)]
+    pub webhooks: WebhookArgs,
     /// Flags of scheduled backups.
     #[command(flatten)]
     pub backup: BackupArgs,

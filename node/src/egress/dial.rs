@@ -40,19 +40,22 @@ pub(super) async fn dial(target: &Target, url: &Url) -> Result<Sender, EgressErr
 }
 
 /// The addresses of the host of `url`.
-#[cfg_attr(not(test), expect(unused_variables, reason = "only a test gives a target an address"))]
 async fn addresses(target: &Target, url: &Url) -> std::io::Result<Vec<SocketAddr>> {
     #[cfg(test)]
     if let Some(address) = target.address {
         return Ok(vec![address]);
     }
+    let (host, port) = match &target.at {
+        Some((host, port)) => (host.as_str(), *port),
+        None => (url.host.as_str(), url.port),
+    };
     // These names are of this machine wherever they are looked up (RFC 6761), and many resolvers know only the first.
-    if url.host == "localhost" || url.host.ends_with(".localhost") {
+    if host == "localhost" || host.ends_with(".localhost") {
         return Ok([IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]
-            .map(|address| SocketAddr::new(address, url.port))
+            .map(|address| SocketAddr::new(address, port))
             .to_vec());
     }
-    Ok(lookup_host((url.host.as_str(), url.port)).await?.collect())
+    Ok(lookup_host((host, port)).await?.collect())
 }
 
 async fn secure(target: &Target, url: &Url, stream: TcpStream) -> Result<Sender, EgressError> {
@@ -62,14 +65,15 @@ async fn secure(target: &Target, url: &Url, stream: TcpStream) -> Result<Sender,
         tracing::debug!(%error, "a connection keeps its delay");
     }
     match url.scheme {
-        Scheme::Http => Sender::over(stream).await.map_err(|error| unreachable(error.to_string())),
+        Scheme::Http => Sender::over(stream, false).await.map_err(|error| unreachable(error.to_string())),
         Scheme::Https => {
             let name = target.server_name.as_ref().unwrap_or(&url.host).clone();
             let name = ServerName::try_from(name).map_err(|error| unreachable(error.to_string()))?;
             let connector = TlsConnector::from(target.tls.clone());
             let stream = connector.connect(name, stream).await;
             let stream = stream.map_err(|error| unreachable(error.to_string()))?;
-            Sender::over(stream).await.map_err(|error| unreachable(error.to_string()))
+            let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            Sender::over(stream, is_http2).await.map_err(|error| unreachable(error.to_string()))
         }
     }
 }

@@ -9,29 +9,64 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{Builder, SendRequest};
-use hyper_util::rt::TokioIo;
-use orch_api::egress::{ANSWER_BYTES_MAX, EgressError, Outgoing, Reply};
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use orch_api::egress::{EgressError, Outgoing, Reply};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Bytes of an answer's head, and of what is read ahead of it.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// An open connection that carries one request at a time.
-pub(crate) struct Sender(SendRequest<Full<Bytes>>);
+/// Time between two looks whether a connection of HTTP/2 still lives, and the wait for the answer: a dead one is left before
+/// the next requests wait for their time-outs on it.
+const ALIVE_EVERY: Duration = Duration::from_secs(20);
+/// See [`ALIVE_EVERY`].
+const ALIVE_WITHIN: Duration = Duration::from_secs(5);
+
+/// An open connection.
+pub(crate) struct Sender(Wire);
+
+enum Wire {
+    /// One request at a time.
+    One(http1::SendRequest<Full<Bytes>>),
+    /// Several requests at once.
+    Several(http2::SendRequest<Full<Bytes>>),
+}
+
+/// The reason why a request over an open connection has no answer.
+pub(super) enum Unanswered {
+    /// The connection had ended before the request was sent: it may be sent over another one.
+    Unsent(EgressError),
+    Failed(EgressError),
+}
+
+impl From<Unanswered> for EgressError {
+    fn from(unanswered: Unanswered) -> EgressError {
+        let (Unanswered::Unsent(error) | Unanswered::Failed(error)) = unanswered;
+        error
+    }
+}
 
 impl Sender {
-    /// The connection over `stream`. Its task ends with the sender.
-    pub(super) async fn over<S>(stream: S) -> Result<Sender, hyper::Error>
+    /// The connection over `stream`, of HTTP/2 where both sides agreed on it. Its task ends with the sender.
+    pub(super) async fn over<S>(stream: S, is_http2: bool) -> Result<Sender, hyper::Error>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let mut builder = Builder::new();
+        // The connection's errors show at the requests that it carries.
+        if is_http2 {
+            let mut builder = http2::Builder::new(TokioExecutor::new());
+            builder.timer(TokioTimer::new()).keep_alive_interval(ALIVE_EVERY);
+            builder.keep_alive_timeout(ALIVE_WITHIN).max_header_list_size(HEAD_BYTES_MAX as u32);
+            let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
+            tokio::spawn(connection);
+            return Ok(Sender(Wire::Several(sender)));
+        }
+        let mut builder = http1::Builder::new();
         builder.max_buf_size(HEAD_BYTES_MAX);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
-        // The connection's errors show at the request that it carries.
         tokio::spawn(connection);
-        Ok(Sender(sender))
+        Ok(Sender(Wire::One(sender)))
     }
 
     /// Sends `request` as it is. The caller bounds the time, and what is read of the answer.
@@ -39,48 +74,89 @@ impl Sender {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, hyper::Error> {
-        self.0.send_request(request).await
+        match &mut self.0 {
+            Wire::One(sender) => sender.send_request(request).await,
+            Wire::Several(sender) => sender.send_request(request).await,
+        }
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.0.is_closed()
+        match &self.0 {
+            Wire::One(sender) => sender.is_closed(),
+            Wire::Several(sender) => sender.is_closed(),
+        }
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        self.0.is_ready()
+        match &self.0 {
+            Wire::One(sender) => sender.is_ready(),
+            Wire::Several(sender) => sender.is_ready(),
+        }
     }
-}
 
-/// Sends `request` and reads the answer. The connection is ready for another one afterwards, or closed.
-pub(super) async fn exchange(
-    sender: &mut Sender,
-    request: &Outgoing,
-    authorization: Option<HeaderValue>,
-) -> Result<Reply, EgressError> {
-    let host = || request.url.host.clone();
-    let lost = |reason: String| EgressError::Lost { host: host(), reason };
-    let outgoing = http_request(request, authorization).map_err(|error| lost(error.to_string()))?;
-    let response = sender.0.send_request(outgoing).await.map_err(|error| lost(error.to_string()))?;
-    let (status, retry_after) = (response.status().as_u16(), retry_after(response.headers()));
-    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    let body = body.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
-        Some(_) => EgressError::TooLarge { host: host() },
-        None => lost(error.to_string()),
-    })?;
-    // A connection whose body ended may need a moment until it takes the next request; one that fails here is closed.
-    let _ = sender.0.ready().await;
-    Ok(Reply { status, retry_after, body: body.to_bytes() })
+    /// The same connection for another request; `None` where it carries one at a time.
+    pub(super) fn shared(&self) -> Option<Sender> {
+        match &self.0 {
+            Wire::One(_) => None,
+            Wire::Several(sender) => Some(Sender(Wire::Several(sender.clone()))),
+        }
+    }
+
+    /// Whether it carries several requests at once.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.0, Wire::Several(_))
+    }
+
+    /// Sends `request` and reads the answer, of at most `answer_bytes_max` of body. The connection is ready for another one
+    /// afterwards, or closed.
+    pub(super) async fn exchange(
+        &mut self,
+        request: &Outgoing,
+        authorization: Option<HeaderValue>,
+        answer_bytes_max: usize,
+    ) -> Result<Reply, Unanswered> {
+        let host = || request.url.host.clone();
+        let lost = |reason: String| EgressError::Lost { host: host(), reason };
+        let outgoing = http_request(request, authorization, self.is_shared());
+        let outgoing = outgoing.map_err(|error| Unanswered::Failed(lost(error.to_string())))?;
+        let response = match &mut self.0 {
+            Wire::One(sender) => sender.try_send_request(outgoing).await,
+            Wire::Several(sender) => sender.try_send_request(outgoing).await,
+        };
+        let response = response.map_err(|mut error| {
+            let is_unsent = error.take_message().is_some();
+            let error = lost(error.into_error().to_string());
+            if is_unsent { Unanswered::Unsent(error) } else { Unanswered::Failed(error) }
+        })?;
+        let (status, retry_after) = (response.status().as_u16(), retry_after(response.headers()));
+        let body = Limited::new(response.into_body(), answer_bytes_max).collect().await;
+        let body = body.map_err(|error| {
+            Unanswered::Failed(match error.downcast_ref::<LengthLimitError>() {
+                Some(_) => EgressError::TooLarge { host: host() },
+                None => lost(error.to_string()),
+            })
+        })?;
+        if let Wire::One(sender) = &mut self.0 {
+            // A connection whose body ended may need a moment until it takes the next request; one that fails here is closed.
+            let _ = sender.ready().await;
+        }
+        Ok(Reply { status, retry_after, body: body.to_bytes() })
+    }
 }
 
 fn http_request(
     request: &Outgoing,
     authorization: Option<HeaderValue>,
+    is_http2: bool,
 ) -> Result<Request<Full<Bytes>>, http::Error> {
     let method = if request.document.is_some() { Method::POST } else { Method::GET };
-    let mut builder = Request::builder()
-        .method(method)
-        .uri(request.url.target.as_str())
-        .header(HOST, request.url.authority())
+    let mut builder = Request::builder().method(method);
+    // Scheme and host are part of the request in HTTP/2, and a header before.
+    builder = match is_http2 {
+        true => builder.uri(request.url.to_string()),
+        false => builder.uri(request.url.target.as_str()).header(HOST, request.url.authority()),
+    };
+    builder = builder
         .header(ACCEPT, "application/json")
         .header(USER_AGENT, concat!("orch/", env!("CARGO_PKG_VERSION")));
     if request.document.is_some() {

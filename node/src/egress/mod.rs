@@ -1,8 +1,10 @@
-//! The adapter of [`orch_api::egress`]: HTTP/1.1 over TCP and TLS.
+//! The adapter of [`orch_api::egress`] and [`orch_api::webhook`]: HTTP over TCP and TLS.
 //!
 //! Owns resolving, connecting, sending and reading within the rules of that module, and reading a client configuration
 //! file into a target. It follows no redirect, and neither logs nor returns what an answer of a failure says.
 //!
+//!     Hooks     the servers that objects of the API name, each a target that is made when it is first called
+//!       |
 //!     Target    one server of a configuration: trust, identity, hosts, places
 //!       |
 //!     dial      resolve once -> check each address -> connect to one that may be dialled -> TLS
@@ -12,6 +14,9 @@
 mod credentials;
 mod dial;
 mod exchange;
+mod hooks;
+mod idle;
+mod leaf;
 mod target_file;
 #[cfg(test)]
 mod tests;
@@ -24,21 +29,37 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use orch_api::egress::{
-    Egress, EgressError, Outgoing, REQUESTS_MAX, Reach, Reply, TIMEOUT_MAX, Url, WAITING_MAX,
+    ANSWER_BYTES_MAX, Egress, EgressError, Outgoing, REQUESTS_MAX, Reach, Reply, TIMEOUT_MAX, Url,
+    WAITING_MAX,
 };
-use parking_lot::Mutex;
 use rustls::ClientConfig;
 use tokio::sync::Semaphore;
 
 pub use self::credentials::Credentials;
-use self::exchange::Sender;
+use self::exchange::{Sender, Unanswered};
+pub use self::hooks::Hooks;
+use self::idle::Idle;
 pub use self::target_file::{
     Material, TargetCertificates, TargetFile, TargetFileError, read_certificates, read_target,
 };
 pub use self::trust::{Trust, TrustError};
 
-/// Connections that are kept for the next request: enough for a steady load, and few enough for the other side.
-const IDLE_MAX: usize = 8;
+/// The bounds of a target.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Requests that are under way together.
+    requests: usize,
+    /// Connections that are kept for the next request.
+    idle: usize,
+    /// Whether a request that a kept connection may have carried is sent again.
+    sends_again: bool,
+}
+
+impl Bounds {
+    /// For servers of an operator's configuration, which are asked questions: asking twice changes nothing. Eight kept
+    /// connections are enough for a steady load, and few enough for the other side.
+    const QUESTIONS: Bounds = Bounds { requests: REQUESTS_MAX, idle: 8, sends_again: true };
+}
 
 /// A server that this node may ask.
 pub struct Target {
@@ -46,18 +67,21 @@ pub struct Target {
     tls: Arc<ClientConfig>,
     /// Name that the certificate must have in place of the host.
     server_name: Option<String>,
+    /// Host and port that are dialled in place of a URL's.
+    at: Option<(String, u16)>,
     credentials: Credentials,
+    bounds: Bounds,
     places: Semaphore,
     /// A permit for each request, whether it waits for a place or has one.
     known: Semaphore,
-    idle: Mutex<Vec<(Origin, Sender)>>,
+    idle: Idle,
     /// The address of every host, in a test whose hosts no resolver knows.
     #[cfg(test)]
     address: Option<std::net::SocketAddr>,
 }
 
 /// Scheme, host and port of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Origin(String);
 
 impl Origin {
@@ -75,14 +99,20 @@ impl fmt::Debug for Target {
 impl Target {
     /// A target that reaches `reach`, trusts the authorities of `trust` and shows `credentials`.
     pub fn new(reach: Reach, trust: &Trust, credentials: Credentials) -> Target {
+        Target::bounded(reach, trust, credentials, Bounds::QUESTIONS)
+    }
+
+    fn bounded(reach: Reach, trust: &Trust, credentials: Credentials, bounds: Bounds) -> Target {
         Target {
             reach,
             tls: trust.client(),
             server_name: None,
+            at: None,
             credentials,
-            places: Semaphore::new(REQUESTS_MAX),
-            known: Semaphore::new(REQUESTS_MAX + WAITING_MAX),
-            idle: Mutex::default(),
+            bounds,
+            places: Semaphore::new(bounds.requests),
+            known: Semaphore::new(bounds.requests + WAITING_MAX),
+            idle: Idle::of(bounds.idle),
             #[cfg(test)]
             address: None,
         }
@@ -105,55 +135,45 @@ impl Target {
         dial::dial(self, url).await
     }
 
-    async fn ask(&self, request: &Outgoing) -> Result<Reply, EgressError> {
+    /// Sends `request` over a kept connection or a new one, and reads at most `answer_bytes_max` of its answer's body.
+    async fn ask(&self, request: &Outgoing, answer_bytes_max: usize) -> Result<Reply, EgressError> {
         let host = || request.url.host.clone();
         let _known = self.known.try_acquire().map_err(|_| EgressError::Busy { host: host() })?;
         let _place = self.places.acquire().await.map_err(|_| EgressError::Busy { host: host() })?;
         let origin = Origin::of(&request.url);
-        if let Some(sender) = self.take_idle(&origin) {
-            // A server may have closed the connection just now. What is sent here may be sent twice: it asks, and
-            // changes nothing.
-            match self.exchange(sender, request, origin.clone()).await {
-                Err(EgressError::Lost { .. }) => {}
-                answered => return answered,
+        let authorization = self.credentials.header(&request.url.host).await?;
+        if let Some(mut sender) = self.idle.take(&origin) {
+            let answered = sender.exchange(request, authorization.clone(), answer_bytes_max).await;
+            match answered {
+                Ok(reply) => {
+                    self.idle.keep(origin, sender);
+                    return Ok(reply);
+                }
+                // A server may have closed the connection just now.
+                Err(Unanswered::Unsent(_)) => {}
+                Err(Unanswered::Failed(EgressError::Lost { .. })) if self.bounds.sends_again => {}
+                Err(unanswered) => return Err(unanswered.into()),
             }
         }
-        let sender = dial::dial(self, &request.url).await?;
-        self.exchange(sender, request, origin).await
-    }
-
-    async fn exchange(
-        &self,
-        mut sender: Sender,
-        request: &Outgoing,
-        origin: Origin,
-    ) -> Result<Reply, EgressError> {
-        let authorization = self.credentials.header(&request.url.host).await?;
-        let reply = exchange::exchange(&mut sender, request, authorization).await?;
-        let mut idle = self.idle.lock();
-        if idle.len() < IDLE_MAX && !sender.is_closed() {
-            idle.push((origin, sender));
-        }
+        let mut sender = dial::dial(self, &request.url).await?;
+        // Requests that come meanwhile go over the same connection, where it carries several.
+        self.idle.share(&origin, &sender);
+        let reply = sender.exchange(request, authorization, answer_bytes_max).await?;
+        self.idle.keep(origin, sender);
         Ok(reply)
     }
 
-    fn take_idle(&self, origin: &Origin) -> Option<Sender> {
-        let mut idle = self.idle.lock();
-        idle.retain(|(_, sender)| !sender.is_closed());
-        // few: at most `IDLE_MAX`.
-        let place = idle.iter().rposition(|(of, sender)| of == origin && sender.is_ready())?;
-        Some(idle.swap_remove(place).1)
+    /// The same within the time of `request`.
+    async fn ask_in_time(&self, request: &Outgoing, answer_bytes_max: usize) -> Result<Reply, EgressError> {
+        let timeout = request.timeout.min(TIMEOUT_MAX);
+        let answered = tokio::time::timeout(timeout, self.ask(request, answer_bytes_max)).await;
+        answered.unwrap_or_else(|_| Err(EgressError::Timeout { host: request.url.host.clone() }))
     }
 }
 
 impl Egress for Target {
     fn send(&self, request: Outgoing) -> BoxFuture<'_, Result<Reply, EgressError>> {
-        async move {
-            let timeout = request.timeout.min(TIMEOUT_MAX);
-            let answered = tokio::time::timeout(timeout, self.ask(&request)).await;
-            answered.unwrap_or_else(|_| Err(EgressError::Timeout { host: request.url.host.clone() }))
-        }
-        .boxed()
+        async move { self.ask_in_time(&request, ANSWER_BYTES_MAX).await }.boxed()
     }
 
     fn pause(&self, span: Duration) -> BoxFuture<'_, ()> {

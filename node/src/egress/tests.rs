@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use orch_api::webhook::{Call, Caller};
 use orch_proto::brand::ORCH;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
@@ -53,16 +54,19 @@ impl Hostile {
         let now = OffsetDateTime::now_utc();
         let authority = Authority::create("ca", now).unwrap();
         let pair = authority.issue(&server_leaf("a", &[], &ORCH), now).unwrap();
+        let mut server = Hostile::serving(answer, &pair).await;
+        server.authority = authority;
+        server
+    }
+
+    /// The same with the certificate and key of `pair`.
+    async fn serving(answer: Answer, pair: &Pair) -> Hostile {
+        let authority = Authority::create("unused", OffsetDateTime::now_utc()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}/hook", listener.local_addr().unwrap());
         let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::default());
-        let task = tokio::spawn(serve(
-            listener,
-            acceptor(&pair),
-            answer,
-            connections.clone(),
-            Arc::clone(&requests),
-        ));
+        let task =
+            tokio::spawn(serve(listener, acceptor(pair), answer, connections.clone(), Arc::clone(&requests)));
         Hostile { url, authority, connections, requests, task }
     }
 
@@ -338,4 +342,66 @@ fn a_fault_of_a_client_configuration_is_told_by_its_member_and_without_secrets()
     }
     let missing = read_target(&files.directory.path().join("none")).map(drop).unwrap_err();
     assert!(matches!(missing, TargetFileError::Unreadable { .. }), "{missing}");
+}
+
+fn hook_call(url: Url, authorities: &[u8]) -> Call {
+    Call {
+        url,
+        at: None,
+        authorities: Some(authorities.into()),
+        document: Bytes::from_static(b"{}"),
+        timeout: Duration::from_secs(20),
+        answer_bytes_max: 16,
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_is_trusted_by_its_authority_or_by_its_own_certificate_and_by_no_other() {
+    let now = OffsetDateTime::now_utc();
+    let authority = Authority::create("ca", now).unwrap();
+    let other = Authority::create("other", now).unwrap();
+    let leaf = authority.issue(&server_leaf("a", &[], &ORCH), now).unwrap();
+    let long_ago = now - time::Duration::days(4_000);
+    let old = authority.issue(&server_leaf("a", &[], &ORCH), long_ago).unwrap();
+    for (serves, bundle, expected) in [
+        (&leaf, &authority.pair.certificate, true),
+        (&leaf, &leaf.certificate, true),
+        (&leaf, &other.pair.certificate, false),
+        (&old, &authority.pair.certificate, false),
+        (&old, &old.certificate, false),
+        // An authority that serves with its own certificate, which names no host.
+        (&authority.pair, &authority.pair.certificate, false),
+    ] {
+        let server = Hostile::serving(ok("hello"), serves).await;
+        let hooks = Hooks::new(Reach::of_objects(true));
+        let answered = hooks.call(hook_call(server.url(), bundle.as_bytes())).await;
+        assert_eq!(answered.is_ok(), expected, "{answered:?}");
+        // The name counts for a certificate that is trusted by itself, too.
+        let mut elsewhere = hook_call(server.url(), bundle.as_bytes());
+        elsewhere.at = Some(("127.0.0.1".to_owned(), elsewhere.url.port));
+        elsewhere.url.host = "hook.ns.svc".to_owned();
+        assert!(hooks.call(elsewhere).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_is_called_once_and_its_connection_kept() {
+    let server = Hostile::start(ok("hello")).await;
+    let hooks = Hooks::new(Reach::of_objects(true));
+    let call = || hook_call(server.url(), server.authority.pair.certificate.as_bytes());
+    for _ in 0..3 {
+        assert_eq!(&hooks.call(call()).await.unwrap().body[..], b"hello");
+    }
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+    let small = Call { answer_bytes_max: 4, ..call() };
+    let refused = hooks.call(small).await.unwrap_err();
+    assert!(matches!(refused, EgressError::TooLarge { .. }), "{refused}");
+    let denied = Hooks::new(Reach::of_objects(false)).call(call()).await.unwrap_err();
+    assert!(matches!(denied, EgressError::Forbidden { .. }), "{denied}");
+    // A connection that was lost with the request on it: the webhook may have acted.
+    let server = Hostile::start(Answer::Whole("HTTP/1.1 nonsense\r\n\r\n".to_owned())).await;
+    let call = hook_call(server.url(), server.authority.pair.certificate.as_bytes());
+    let hooks = Hooks::new(Reach::of_objects(true));
+    assert!(hooks.call(call).await.is_err());
+    assert_eq!(server.requests.lock().len(), 1);
 }

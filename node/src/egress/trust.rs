@@ -11,6 +11,8 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 
+use super::leaf::BundleVerifier;
+
 /// The system's authorities: the places where distributions keep them, the first that exists counts.
 const SYSTEM_FILES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -78,6 +80,24 @@ impl Trust {
     pub fn unverified(pair: Option<(&[u8], &[u8])>) -> Result<Trust, TrustError> {
         let verifier = Arc::new(AnyServer::default());
         Self::showing(pair, builder()?.dangerous().with_custom_certificate_verifier(verifier))
+    }
+
+    /// Trusts the authorities in `bundle` (PEM) and the certificates in it themselves, or the machine's authorities where that is
+    /// `None`. HTTP/2 is offered, too.
+    ///
+    /// # Errors
+    /// The bundle cannot be used, or the machine has no authorities.
+    pub(super) fn of_object(bundle: Option<&[u8]>) -> Result<Trust, TrustError> {
+        let trusting = match bundle {
+            Some(bundle) => {
+                let verifier = Arc::new(BundleVerifier::new(bundle)?);
+                builder()?.dangerous().with_custom_certificate_verifier(verifier)
+            }
+            None => builder()?.with_root_certificates(system_roots()?),
+        };
+        let mut client = trusting.with_no_client_auth();
+        client.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Trust(Arc::new(client)))
     }
 
     fn showing(

@@ -68,6 +68,7 @@ impl Api {
             plan.features,
             gate.clone(),
         );
+        pipeline.webhooks = plan.webhooks.start(handle.clone(), pipeline.ambient.clone(), brand);
         let maker = NamespaceMaker::default();
         pipeline.admission = admission(plan, &pipeline.ambient, &maker);
         pipeline.watch_batch_delay = plan.watch_batch_delay;

@@ -43,6 +43,7 @@ mod store;
 mod threads;
 mod token_file;
 mod trust;
+mod webhooks;
 mod welcome;
 
 pub use audit::{Audit, PolicyFileError};
@@ -60,6 +61,7 @@ pub use scheduler::Scheduler;
 pub use service_accounts::ServiceAccountPlan;
 pub use services::ServicePlan;
 pub(crate) use snapshot::STREAM_HEADER;
+pub use webhooks::WebhookPlan;
 
 use crate::cli::{DevArgs, ServeArgs};
 

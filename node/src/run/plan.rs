@@ -25,6 +25,7 @@ use super::error::RunError;
 use super::scheduler::Scheduler;
 use super::service_accounts::ServiceAccountPlan;
 use super::services::ServicePlan;
+use super::webhooks::WebhookPlan;
 use super::{admission, authentication, authorization, certificates, encryption, service_accounts, services};
 use crate::access::authorization::Strictness;
 use crate::certs::{Expiries, Layout};
@@ -115,6 +116,8 @@ pub struct Plan {
     pub audit: Audit,
     /// Connections to other servers, by which requests for logs, streams and proxies are passed on.
     pub connector: Connector,
+    /// Connections to webhooks that objects name.
+    pub webhooks: WebhookPlan,
     /// Scheduled backups; `None` without `--backup-schedule`.
     pub backup: Option<BackupPlan>,
     /// Every flag with its value, for people.
@@ -213,6 +216,7 @@ impl Resolved {
             clients: ClientLimits::of(&shared.clients),
             audit: Audit::plan(&shared.audit)?,
             connector: super::connect::connector(&shared.connect)?,
+            webhooks: WebhookPlan::of(shared.webhooks),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Bugs of the hub that a simulation plants on its thread, to show that its watches find them. A release has none of this.
 
-use std::cell::Cell;
+use crate::planted::{Planted, with_bug};
 
 /// A planted bug of the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,23 +30,15 @@ pub const HUB_BUGS: [HubBug; 6] = [
 ];
 
 thread_local! {
-    static PLANTED: Cell<Option<HubBug>> = const { Cell::new(None) };
+    static PLANTED: Planted<HubBug> = const { Planted::none() };
 }
 
 /// Runs `work` with the bug in every hub that this thread uses.
 pub fn with_hub_bug<T>(bug: HubBug, work: impl FnOnce() -> T) -> T {
-    struct Reset;
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            PLANTED.set(None);
-        }
-    }
-    let _reset = Reset;
-    PLANTED.set(Some(bug));
-    work()
+    with_bug(&PLANTED, bug, work)
 }
 
 /// Whether this thread has the bug.
 pub(super) fn has(bug: HubBug) -> bool {
-    PLANTED.get() == Some(bug)
+    PLANTED.with(|planted| planted.is(bug))
 }

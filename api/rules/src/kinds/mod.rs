@@ -5,8 +5,10 @@
 #[cfg(test)]
 mod absence;
 pub mod admission_policy;
+mod admission_rule;
 pub mod age;
 pub mod alike;
+pub mod api_service;
 pub mod autoscaler;
 pub mod batch;
 pub mod binding;
@@ -49,6 +51,8 @@ pub mod token_request;
 pub mod version;
 pub mod volume_claim;
 pub(crate) mod volume_source;
+mod webhook_client;
+pub mod webhook_configuration;
 pub mod workload;
 
 use std::sync::Arc;
@@ -61,6 +65,7 @@ pub use strategy::{Cell, Context, NamespaceRequirement, Plain, Requester, Strate
 #[expect(clippy::too_many_lines, reason = "one decision with a line for each kind")]
 pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
     Some(match storage_resource {
+        "apiservices.apiregistration" => Arc::new(api_service::ApiService),
         "bindings" | "pods/binding" => Arc::new(binding::Binding),
         "certificatesigningrequests.certificates" => {
             Arc::new(certificate_signing_request::CertificateSigningRequest)
@@ -95,6 +100,9 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         }
         "mutatingadmissionpolicybindings.admissionregistration" => {
             Arc::new(admission_policy::PolicyBinding::Mutating)
+        }
+        "mutatingwebhookconfigurations.admissionregistration" => {
+            Arc::new(webhook_configuration::MutatingWebhookConfiguration)
         }
         "namespaces" => Arc::new(namespace::Namespace),
         "networkpolicies.networking" => Arc::new(networking::NetworkPolicy),
@@ -136,6 +144,9 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         "validatingadmissionpolicybindings.admissionregistration" => {
             Arc::new(admission_policy::PolicyBinding::Validating)
         }
+        "validatingwebhookconfigurations.admissionregistration" => {
+            Arc::new(webhook_configuration::ValidatingWebhookConfiguration)
+        }
         "volumeattachments.storage" => Arc::new(storage::VolumeAttachment),
         "volumeattributesclasses.storage" => Arc::new(storage::VolumeAttributesClass),
         scale if scale.ends_with("/scale") => Arc::new(scale::Scale),
@@ -151,10 +162,6 @@ mod tests {
 
     use super::*;
 
-    /// Resources whose messages are there already, and which are not served.
-    const UNSERVED: [&str; 3] =
-        ["mutatingwebhookconfigurations", "validatingwebhookconfigurations", "apiservices"];
-
     #[test]
     fn every_resource_of_the_schema_has_a_strategy() {
         let domain = format!(".{}", ORCH.group_domain);
@@ -167,7 +174,7 @@ mod tests {
         };
         let lacking = orch().resources().iter().filter(lacking);
         let lacking: Vec<&str> = lacking.map(|of| of.plural.as_str()).collect();
-        assert_eq!(lacking, UNSERVED);
+        assert_eq!(lacking, [""; 0]);
         assert!(strategy_for("nonesuch").is_none());
     }
 }

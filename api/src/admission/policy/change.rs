@@ -4,73 +4,26 @@
 //! ends the request, whatever the failure policy is, as in the reference.
 
 use orch_rules::expression::policy::{Made, MutationKind};
-use orch_rules::kinds::Context;
 use orch_rules::validate::tree::{set, unset};
 use orch_schema::value::Value;
-use orch_schema::{Decoded, Limits, TypeId, apply_defaults, decode_json};
+use orch_schema::{Decoded, TypeId};
 
-use super::matching::Version;
 use super::refusal::PolicyFault;
-use super::versions::Names;
-use crate::admission::{Attributes, Operation};
+use crate::admission::matching::Target;
 use crate::error::ApiError;
 use crate::fields::overlay;
 use crate::patch::{JsonPatch, PatchError};
-use crate::registry::Resource;
-use crate::request::Verb;
 
-/// The type of the objects that are changed.
-pub(super) struct Target<'a> {
-    attributes: &'a Attributes<'a>,
-    resource: &'a Resource,
-    /// `None` of a connection without options.
-    type_id: Option<TypeId>,
-    names: &'a Names,
-}
-
-impl<'a> Target<'a> {
-    pub(super) fn of(attributes: &'a Attributes<'a>, version: &Version<'a>, names: &'a Names) -> Target<'a> {
-        let resource: &Resource = match version {
-            Version::Own => attributes.resource,
-            Version::Other(_, _, resource) => resource,
-        };
-        let type_id = match attributes.operation {
-            Operation::Connect => resource.request_type(attributes.action, Verb::Create),
-            Operation::Create | Operation::Update | Operation::Delete => Some(resource.type_id),
-        };
-        Target { attributes, resource, type_id, names }
+/// The result of a mutation in canonical form, with its defaults.
+fn completed(target: &Target<'_>, type_id: TypeId, value: &Value) -> Result<Value, PolicyFault> {
+    let internal = |reason: String| PolicyFault::Request(ApiError::Internal(reason));
+    let Decoded { mut value, strict, .. } = target.decoded(type_id, value).map_err(internal)?;
+    // Of declared kinds unknown fields are removed, as from any object.
+    if let Some(first) = strict.first().filter(|_| !target.resource.is_declared()) {
+        return Err(internal(format!("strict decoding error: {first}")));
     }
-
-    /// The result of a mutation in canonical form, with its defaults.
-    fn completed(&self, type_id: TypeId, value: &Value) -> Result<Value, PolicyFault> {
-        let schema = &self.resource.schema;
-        let decoded = decode_json(schema, type_id, value.to_string().as_bytes(), Limits::patched());
-        let internal = |reason: String| PolicyFault::Request(ApiError::Internal(reason));
-        let Decoded { mut value, strict, .. } = decoded.map_err(|error| internal(error.to_string()))?;
-        // Of declared kinds unknown fields are removed, as from any object.
-        if let Some(first) = strict.first().filter(|_| !self.resource.is_declared()) {
-            return Err(internal(format!("strict decoding error: {first}")));
-        }
-        apply_defaults(schema, type_id, &mut value);
-        if self.attributes.operation != Operation::Connect {
-            let now = self.attributes.now.seconds_text();
-            self.resource.strategy.default(&self.context(&now), &mut value);
-        }
-        Ok(value)
-    }
-
-    fn context<'c>(&'c self, now: &'c str) -> Context<'c> {
-        Context {
-            brand: self.attributes.brand,
-            group: &self.names.group,
-            version: &self.names.version,
-            namespace: self.attributes.namespace,
-            action: self.attributes.action,
-            user: self.attributes.user.requester(),
-            now,
-            labels_given: true,
-        }
-    }
+    target.default(type_id, &mut value);
+    Ok(value)
 }
 
 /// `object` after the mutation `made`.
@@ -86,7 +39,7 @@ pub(super) fn applied(target: &Target<'_>, object: &Value, made: Made) -> Result
             None => return Ok(object.clone()),
         },
     };
-    target.completed(type_id, &changed)
+    completed(target, type_id, &changed)
 }
 
 fn merged(

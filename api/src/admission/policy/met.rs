@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use orch_schema::value::Value;
 
-use super::matching::Version;
 use super::prepared::{Binding, Bound, Policies, Policy, PolicyKind};
 use super::witness::{Evaluation, Outcome, Witness};
-use super::write::Write;
+use crate::admission::matching::{Version, Write};
 use crate::admission::{Attributes, View};
 use crate::follow::Maintained;
 

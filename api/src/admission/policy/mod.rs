@@ -1,10 +1,9 @@
 //! Admission policies: rules in expressions, which clients store, over the writes that they match.
 //!
-//! Owns the way from stored policies and bindings to what they say of a write: which policies a write meets ([`prepared`],
-//! [`matching`], [`met`]), the versions of its objects ([`versions`]), parameters ([`params`]), answers to questions about rights
-//! ([`rights`]), what follows from a violation ([`validating`], [`refusal`], [`checks`], [`witness`]), and how objects are changed ([`mutating`],
-//! [`change`]). The expressions themselves, their order and
-//! their texts are `orch_rules::expression::policy`'s.
+//! Owns the way from stored policies and bindings to what they say of a write: which policies a write meets ([`prepared`], [`met`]),
+//! parameters ([`params`]), what follows from a violation ([`validating`], [`refusal`], [`checks`], [`witness`]), and how objects
+//! are changed ([`mutating`], [`change`]). How a write is matched and shown is [`super::matching`]'s, which webhooks share. The
+//! expressions themselves, their order and their texts are `orch_rules::expression::policy`'s.
 //!
 //!     a write -> looked up by its resource -> selectors and rules -> parameters -> evaluated -> deny, warn, audit
 //!
@@ -14,19 +13,15 @@
 //!
 //! Invariant: a write that no policy names costs two look-ups, and allocates nothing.
 
-mod asked;
 mod authority;
 mod change;
 mod checks;
-mod matching;
 mod met;
 mod mutating;
 mod params;
 mod prepared;
 mod refusal;
-mod rights;
 mod validating;
-mod versions;
 mod witness;
 mod write;
 

@@ -15,17 +15,15 @@ use orch_proto::Brand;
 use orch_rules::expression::policy::{FailurePolicy, Input, Matched, MutatingPrograms};
 use orch_schema::value::Value;
 
-use super::change::{Target, applied};
+use super::change::applied;
 use super::checks::count_mutation;
 use super::is_judged;
-use super::matching::Version;
 use super::met::{Invocation, Misconfigured, Stored, invocations};
 use super::params::name_of;
 use super::prepared::{Binding, Bound, Policy, PolicyKind};
 use super::refusal::{PolicyErrors, PolicyFault};
-use super::versions::{Names, back, shown_in};
 use super::witness::{Mutated, Outcome, Witness};
-use super::write::{Objects, Param, Write};
+use crate::admission::matching::{Names, Objects, Param, Target, Version, Write, back, shown_in};
 use crate::admission::{Additions, Attributes, Plugin, Refusal, Ruling, View, rule};
 use crate::error::ApiError;
 
@@ -213,7 +211,7 @@ impl<'a> Mutating<'a> {
         let around = Objects { version: &names, object: None, old: old.as_deref(), request: &request };
         let conditions = |input: &Input<'_>| programs.matched(input, policy.failure);
         let objects = Objects { object: Some(&shown), ..around };
-        match self.write.evaluate(policy, objects, param, conditions).await.0 {
+        match self.write.evaluate_policy(policy, objects, param, conditions).await.0 {
             Matched::Yes => {}
             Matched::No => {
                 self.stored.show(policy, Some(binding), param.object, || Outcome::LeftOut);
@@ -232,7 +230,7 @@ impl<'a> Mutating<'a> {
         for at in 0..programs.mutations() {
             let mutation = |input: &Input<'_>| programs.evaluate(at, input);
             let objects = Objects { object: Some(&shown), ..around };
-            let ((made, cost), taken) = self.write.evaluate(policy, objects, param, mutation).await;
+            let ((made, cost), taken) = self.write.evaluate_policy(policy, objects, param, mutation).await;
             let error = match made.map(|made| applied(&target, &shown, made)) {
                 Ok(Ok(after)) => {
                     shown = after;

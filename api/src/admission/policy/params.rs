@@ -10,7 +10,7 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 
 use super::prepared::{ParamRef, Which};
-use super::versions::stored_in;
+use crate::admission::matching::stored_in;
 use crate::admission::{Attributes, View};
 use crate::registry::Resource;
 use crate::selector::StoredLabels;

@@ -15,7 +15,7 @@ use orch_rules::selector::LabelSelector;
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 
-use super::matching::Match;
+use crate::admission::matching::Match;
 use crate::expression_times::compiling;
 use crate::follow::Derived;
 

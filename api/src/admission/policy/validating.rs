@@ -15,13 +15,11 @@ use orch_schema::value::Value;
 
 use super::checks::{Enforcement, count_validation};
 use super::is_judged;
-use super::matching::Version;
 use super::met::{Invocation, Misconfigured, Stored, invocations};
 use super::prepared::{Action, Binding, Bound, Policy, PolicyKind};
 use super::refusal::{Denial, annotate_violation};
-use super::versions::{Converted, Names, converted};
 use super::witness::{Outcome, Witness};
-use super::write::{Objects, Param, Write};
+use crate::admission::matching::{Converted, Names, Objects, Param, Version, Write, converted};
 use crate::admission::{Additions, Attributes, Plugin, Ruling, View, rule};
 
 /// Bytes of an audit annotation. The reference's.
@@ -127,7 +125,7 @@ impl<'a> Judging<'a> {
         let objects = Objects { version, object: object.as_deref(), old: old.as_deref(), request };
         let param = Param { object: param.as_ref(), kind: policy.param_kind() };
         let run = |input: &Input<'_>| programs.validate(input, policy.failure);
-        let judged = self.write.evaluate(policy, objects, param, run).await;
+        let judged = self.write.evaluate_policy(policy, objects, param, run).await;
         self.stored.show(policy, Some(binding), param.object, || outcome(&judged.0));
         self.carry_out(policy, binding, judged, annotations);
     }

@@ -5,7 +5,8 @@ use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use super::UNSET;
-use super::matching::{MUTABLE_OPERATIONS, OPERATIONS, default_match, validate_match};
+use super::matching::{MUTABLE_OPERATIONS, default_match, validate_match};
+use crate::kinds::admission_rule::OPERATIONS;
 use crate::kinds::{Cell, Context, Strategy, age, object_meta};
 use crate::validate::metadata::invalid_each;
 use crate::validate::names::{dns1123_subdomain, path_segment};

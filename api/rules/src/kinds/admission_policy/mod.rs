@@ -1,13 +1,12 @@
 //! admissionregistration/v1: policies of admission and their bindings.
 //!
-//! Owns what the four kinds share: defaults, the generation, the match conditions, the kind of parameters, and the allowance
-//! within which the expressions of one object compile. The rules over matching are [`matching`]'s. What an expression may
-//! name, and its text where it does not compile, is `expression::policy`'s, which compiles it again for admission.
+//! Owns what the four kinds share: defaults, the generation, the kind of parameters, variables. The rules over matching are
+//! [`matching`]'s; what webhooks have, too, is `admission_rule`'s. What an expression may name, and its text where it does not
+//! compile, is `expression::policy`'s, which compiles it again for admission.
 //!
 //! Invariant: an expression that is stored has compiled, with the type that its place asks for.
 
 mod binding;
-mod expressions;
 mod matching;
 mod mutating;
 #[cfg(test)]
@@ -16,23 +15,17 @@ mod validating;
 
 use orch_expression::schema::escape;
 use orch_schema::budget::Numbered;
-use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 pub use self::binding::PolicyBinding;
-use self::expressions::Compiling;
 pub use self::mutating::MutatingAdmissionPolicy;
 pub use self::validating::ValidatingAdmissionPolicy;
-use crate::expression::policy::{Place, Wanted};
+use crate::kinds::admission_rule::{Compiling, validate_failure_policy};
 use crate::kinds::{Cell, age};
-use crate::validate::metadata::invalid_each;
-use crate::validate::names::{c_identifier, dns1035_label, dns1123_subdomain, qualified_name};
+use crate::validate::names::{c_identifier, dns1035_label, dns1123_subdomain};
 use crate::validate::tree::{Tree, existing_mut, set_default_text};
-use crate::validate::{Distinct, FieldError, FieldErrors, Path};
+use crate::validate::{FieldError, FieldErrors, Path};
 
-/// Match conditions of a policy. The reference's bound.
-const MATCH_CONDITIONS_MAX: usize = 64;
-const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
 /// A cell of a table where the field is unset.
 const UNSET: &str = "<unset>";
 
@@ -46,11 +39,7 @@ fn default_policy(new: &mut Value) {
 /// Rules for the fields that both kinds of policies have before their expressions.
 fn validate_head(spec: &Value, operations: &[&str], path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    let policy = spec.text("failurePolicy");
-    // few: two values.
-    if !FAILURE_POLICIES.contains(&policy) {
-        errors.push(FieldError::not_supported(path.child("failurePolicy"), policy, &FAILURE_POLICIES));
-    }
+    errors.extend(validate_failure_policy(spec.text("failurePolicy"), path));
     if spec.has("paramKind") {
         errors.extend(validate_param_kind(spec.at("paramKind"), &path.child("paramKind")));
     }
@@ -101,38 +90,6 @@ fn validate_version(api_version: &str, version: &str, path: &Path) -> Option<Fie
     }
     let faults = dns1035_label(version);
     (!faults.is_empty()).then(|| FieldError::invalid_str(path.clone(), version, &faults.join(",")))
-}
-
-/// Rules for the match conditions of a policy.
-fn validate_conditions(spec: &Value, compiling: &mut Compiling<'_>, path: &Path) -> FieldErrors {
-    let mut errors = FieldErrors::new();
-    let (conditions, path) = (spec.items("matchConditions"), path.child("matchConditions"));
-    if conditions.len() > MATCH_CONDITIONS_MAX {
-        errors.push(FieldError::too_many(path.clone(), conditions.len(), MATCH_CONDITIONS_MAX));
-        return errors;
-    }
-    let mut names = Distinct::new();
-    for (at, condition) in conditions.iter().numbered() {
-        let path = path.index(at);
-        let expression = condition.text("expression").trim();
-        if expression.is_empty() {
-            errors.push(FieldError::required(path.child("expression"), ""));
-        } else {
-            let fault =
-                compiling.check(expression, Place::Condition, &Wanted::Bool, &path.child("expression"));
-            errors.extend(fault);
-        }
-        let (name, path) = (condition.text("name"), path.child("name"));
-        if name.is_empty() {
-            errors.push(FieldError::required(path, ""));
-            continue;
-        }
-        errors.extend(invalid_each(&path, name, qualified_name(name)));
-        if names.is_repeated(name) {
-            errors.push(FieldError::duplicate(path, &quoted(name)));
-        }
-    }
-    errors
 }
 
 /// Rules for the variables of a policy. Expressions behind one may name it.

@@ -3,10 +3,10 @@
 use orch_schema::budget::Numbered;
 use orch_schema::value::Value;
 
-use super::expressions::Compiling;
 use super::matching::MUTABLE_OPERATIONS;
-use super::{default_policy, policy_row, validate_conditions, validate_head, validate_variables};
+use super::{default_policy, policy_row, validate_head, validate_variables};
 use crate::expression::policy::{Place, Wanted};
+use crate::kinds::admission_rule::{Compiling, validate_conditions};
 use crate::kinds::{Cell, Context, Strategy, object_meta};
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors, Path};

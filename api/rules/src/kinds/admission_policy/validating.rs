@@ -4,11 +4,10 @@ use orch_schema::budget::Numbered;
 use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
-use super::expressions::Compiling;
-use super::matching::OPERATIONS;
-use super::{default_policy, policy_row, validate_conditions, validate_head, validate_variables};
+use super::{default_policy, policy_row, validate_head, validate_variables};
 use crate::Action;
 use crate::expression::policy::{Place, Wanted};
+use crate::kinds::admission_rule::{Compiling, OPERATIONS, validate_conditions};
 use crate::kinds::{Cell, Context, Strategy, object_meta};
 use crate::validate::conditions::validate_conditions as validate_status_conditions;
 use crate::validate::metadata::invalid_each;

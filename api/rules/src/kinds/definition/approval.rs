@@ -8,7 +8,7 @@ use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use super::conditions::{Condition, ConditionStatus, ConditionType};
-use super::webhook_url;
+use crate::kinds::webhook_client::url;
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, Path};
 
@@ -29,7 +29,7 @@ impl<'a> Approval<'a> {
         match definition.at("metadata").at("annotations").text(&annotation(brand)) {
             "" => Approval::Missing,
             reason if reason.starts_with(UNAPPROVED) => Approval::Bypassed(reason),
-            url if webhook_url::has_scheme_and_host(url) => Approval::Approved(url),
+            approved if url::has_scheme_and_host(approved) => Approval::Approved(approved),
             _ => Approval::Invalid,
         }
     }

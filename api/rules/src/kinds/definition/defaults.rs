@@ -3,13 +3,8 @@
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use crate::kinds::object_meta;
-use crate::validate::tree::{
-    Tree, carry, child_mut, existing_mut, is_unchanged, set, set_default, set_default_text,
-};
-
-/// Port of a conversion webhook's service.
-const WEBHOOK_PORT: i64 = 443;
+use crate::kinds::{object_meta, webhook_client};
+use crate::validate::tree::{Tree, carry, child_mut, existing_mut, is_unchanged, set, set_default_text};
 
 /// Fills in what a client left out.
 pub(super) fn fill(new: &mut Value) {
@@ -23,10 +18,9 @@ pub(super) fn fill(new: &mut Value) {
     if !spec.has("conversion") {
         set(spec, "conversion", json!({"strategy": "None"}));
     }
-    let webhook = existing_mut(spec, "conversion").and_then(|conversion| existing_mut(conversion, "webhook"));
-    let client = webhook.and_then(|webhook| existing_mut(webhook, "clientConfig"));
-    if let Some(service) = client.and_then(|client| existing_mut(client, "service")) {
-        set_default(service, "port", WEBHOOK_PORT);
+    let conversion = existing_mut(spec, "conversion");
+    if let Some(webhook) = conversion.and_then(|conversion| existing_mut(conversion, "webhook")) {
+        webhook_client::default_port(webhook);
     }
     if new.at("status").items("storedVersions").is_empty() {
         store_storage_version(new);

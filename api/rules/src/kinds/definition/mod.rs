@@ -5,7 +5,7 @@
 //! (`kinds::defined` does) and knows no other definition: the loop of definitions hands in the names in use.
 //!
 //! - `defaults`: absent names, the conversion, stored versions; what create and update set
-//! - `spec`: rules of the specification but for schemas, with `version`, `conversion`, `webhook_client`, `subresources`, `columns`,
+//! - `spec`: rules of the specification but for schemas, with `version`, `conversion`, `subresources`, `columns`,
 //!   `selectable_fields`; `hoist` the paths in messages; `stored_versions`; `ratchet` rules that an old definition breaks
 //! - `schema`: rules of a schema
 //! - `names`, `conditions`, `approval`: pure functions for the loop
@@ -29,16 +29,14 @@ mod subresources;
 #[cfg(test)]
 mod tests;
 mod version;
-mod webhook_client;
-pub(crate) mod webhook_url;
 
 use orch_schema::json;
 use orch_schema::value::Value;
 
 pub use approval::approval;
+pub use conversion::has_unreadable_ca_bundle;
 pub use deletion::finalizer;
 pub use schema::non_structural;
-pub use webhook_client::has_unreadable_ca_bundle;
 
 use crate::Action;
 use crate::kinds::{Cell, Context, Strategy};

@@ -6,8 +6,8 @@
 use orch_proto::Brand;
 use orch_schema::value::Value;
 
+use super::conversion;
 use super::schema::{self, Extensions};
-use super::{conversion, webhook_client};
 use crate::kinds::definition::conditions::ConditionType;
 use crate::validate::tree::Tree;
 
@@ -79,7 +79,7 @@ impl Requirements {
             complete_map_keys: !held.map_keys,
             known_review_version: conversion::has_known_review_version_or_none(conversion),
             readable_ca_bundle: strict.readable_ca_bundle
-                && webhook_client::has_readable_ca_bundle_or_none(conversion),
+                && conversion::has_readable_ca_bundle_or_none(conversion),
             ..strict
         }
     }

@@ -1,4 +1,4 @@
-//! The objects of a write in the versions that policies ask for.
+//! The objects of a write in the versions that policies and webhooks ask for.
 //!
 //! Owns their conversion, once for each version. In the version of the request nothing is copied, unless the kind is stored
 //! in another form.
@@ -11,30 +11,30 @@ use orch_raft::object::SharedObject;
 use orch_schema::value::Value;
 
 use super::asked::Asked;
-use super::matching::Version;
+use super::rules::Version;
 use crate::conversion::{Batch, Piece, Staged};
 use crate::registry::Resource;
 
 /// The objects of a write in one version, and the version.
 #[derive(Debug)]
-pub(super) struct Converted<'a> {
-    pub(super) version: Names,
-    pub(super) object: Option<Cow<'a, Value>>,
-    pub(super) old: Option<Cow<'a, Value>>,
+pub(in crate::admission) struct Converted<'a> {
+    pub(in crate::admission) version: Names,
+    pub(in crate::admission) object: Option<Cow<'a, Value>>,
+    pub(in crate::admission) old: Option<Cow<'a, Value>>,
 }
 
 /// Group and version of the resource, `apiVersion` and kind of its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Names {
-    pub(super) group: String,
-    pub(super) version: String,
-    pub(super) api_version: String,
-    pub(super) kind: String,
+pub(in crate::admission) struct Names {
+    pub(in crate::admission) group: String,
+    pub(in crate::admission) version: String,
+    pub(in crate::admission) api_version: String,
+    pub(in crate::admission) kind: String,
 }
 
 impl Names {
     /// Those of `version` of the write.
-    pub(super) fn of(asked: &Asked<'_>, version: &Version<'_>) -> Names {
+    pub(in crate::admission) fn of(asked: &Asked<'_>, version: &Version<'_>) -> Names {
         let (group, version, resource) = match version {
             Version::Own => (asked.group, asked.version, asked.attributes.resource),
             Version::Other(group, version, resource) => (*group, *version, *resource),
@@ -55,7 +55,7 @@ impl Names {
 ///
 /// # Errors
 /// They cannot be converted: the reason.
-pub(super) async fn converted<'a>(
+pub(in crate::admission) async fn converted<'a>(
     asked: &Asked<'a>,
     object: Option<&'a Value>,
     version: &Version<'a>,
@@ -72,7 +72,10 @@ pub(super) async fn converted<'a>(
 ///
 /// # Errors
 /// It cannot be read or converted: the reason.
-pub(super) async fn stored_in(resource: &Resource, object: &SharedObject) -> Result<Value, String> {
+pub(in crate::admission) async fn stored_in(
+    resource: &Resource,
+    object: &SharedObject,
+) -> Result<Value, String> {
     let value: Value = serde_json::from_slice(&object.json).map_err(|error| error.to_string())?;
     let Some(staged) = resource.staged() else { return Ok(resource.to_version(value)) };
     let written_as = object.index.written_as.as_ref().unwrap_or(&staged.stored);
@@ -93,7 +96,11 @@ async fn convert(to: &Staged, from: Arc<WrittenAs>, object: Value) -> Result<Val
 ///
 /// # Errors
 /// It cannot be converted: the reason.
-pub(super) async fn back(own: &Resource, version: &Version<'_>, object: Value) -> Result<Value, String> {
+pub(in crate::admission) async fn back(
+    own: &Resource,
+    version: &Version<'_>,
+    object: Value,
+) -> Result<Value, String> {
     let Version::Other(_, _, from) = version else { return Ok(own.to_rules(object)) };
     match (from.staged(), own.staged()) {
         (Some(from), Some(own)) => convert(own, from.shown.clone(), object).await,
@@ -105,7 +112,7 @@ pub(super) async fn back(own: &Resource, version: &Version<'_>, object: Value) -
 ///
 /// # Errors
 /// It cannot be converted: the reason.
-pub(super) async fn shown_in<'a>(
+pub(in crate::admission) async fn shown_in<'a>(
     own: &Resource,
     version: &Version<'_>,
     object: Option<&'a Value>,

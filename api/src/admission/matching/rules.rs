@@ -1,4 +1,4 @@
-//! Which writes a policy or a binding is about.
+//! Which writes a policy, a binding or a webhook is about.
 //!
 //! Owns `MatchResources` as it is prepared, and its order, which is the reference's: selectors, excluding rules, rules; errors
 //! of selectors count only where a rule matches (facts/extension.md 5.2). Lists of rules are sets.
@@ -15,9 +15,9 @@ use crate::admission::{Operation, View};
 use crate::registry::Resource;
 use crate::selector::StoredLabels;
 
-/// The requests that a policy or binding is about.
+/// The requests that a policy, a binding or a webhook is about.
 #[derive(Debug)]
-pub(super) struct Match {
+pub(in crate::admission) struct Match {
     namespaces: LabelSelector,
     objects: LabelSelector,
     rules: Vec<Rule>,
@@ -53,7 +53,7 @@ enum Names {
 
 /// The version of the resource that a rule matches.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Version<'a> {
+pub(in crate::admission) enum Version<'a> {
     /// That of the request.
     Own,
     /// Another one: group, version, and its resource.
@@ -120,7 +120,7 @@ impl Rule {
 
 impl Match {
     /// That of a valid `MatchResources`; absent selectors select everything.
-    pub(super) fn of(resources: &Value) -> Match {
+    pub(in crate::admission) fn of(resources: &Value) -> Match {
         let selector = |field: &str| LabelSelector::of_field(resources.at(field)).unwrap_or_default();
         let rules = |field: &str| resources.items(field).iter().map(Rule::of).collect();
         Match {
@@ -133,7 +133,7 @@ impl Match {
     }
 
     /// Resources that its rules name; `*` for all.
-    pub(super) fn resources(&self) -> impl Iterator<Item = &str> {
+    pub(in crate::admission) fn resources(&self) -> impl Iterator<Item = &str> {
         self.rules.iter().flat_map(|rule| rule.resources.keys().map(|name| &**name))
     }
 
@@ -141,7 +141,7 @@ impl Match {
     ///
     /// # Errors
     /// The namespace, whose labels are asked for, is not there.
-    pub(super) fn matches<'a>(
+    pub(in crate::admission) fn matches<'a>(
         &self,
         asked: &Asked<'a>,
         object: Option<&Value>,
@@ -160,7 +160,7 @@ impl Match {
     }
 
     fn first<'a>(&self, rules: &[Rule], asked: &Asked<'a>) -> Option<Version<'a>> {
-        // few: the rules of one policy, which administrators write.
+        // few: the rules of one policy or webhook, which administrators write.
         let own = rules.iter().any(|rule| rule.matches(asked, asked.group, asked.version));
         if own {
             return Some(Version::Own);

@@ -1,4 +1,4 @@
-//! The expressions of one policy, compiled when it is written.
+//! The expressions of one policy or configuration of webhooks, compiled when it is written.
 //!
 //! Owns the allowance that they share, and the error of one that does not compile. Programs are thrown away: admission
 //! compiles what is stored.
@@ -14,20 +14,25 @@ use crate::validate::{FieldError, Path};
 /// The error of an expression that takes too long to compile, alone or with those of its policy before it.
 const TOO_COMPLEX: &str = "too complex, exceeds cost limit";
 
-/// Compiles the expressions of a policy in their order.
-pub(super) struct Compiling<'b> {
+/// Compiles the expressions of one object in their order.
+pub(in crate::kinds) struct Compiling<'b> {
     compiler: Compiler<'b>,
     allowance: Allowance,
 }
 
 impl Compiling<'_> {
     /// Those of the validating policy with this spec.
-    pub(super) fn validating(brand: &'static Brand, spec: &Value) -> Self {
+    pub(in crate::kinds) fn validating(brand: &'static Brand, spec: &Value) -> Self {
         Compiling::of(Compiler::validating(brand, spec.has("paramKind")))
     }
 
+    /// Those of a configuration of webhooks, which has match conditions only.
+    pub(in crate::kinds) fn webhooks(brand: &'static Brand) -> Self {
+        Compiling::of(Compiler::validating(brand, false))
+    }
+
     /// Those of the mutating policy with this spec.
-    pub(super) fn mutating(brand: &'static Brand, spec: &Value) -> Self {
+    pub(in crate::kinds) fn mutating(brand: &'static Brand, spec: &Value) -> Self {
         Compiling::of(Compiler::mutating(brand, spec.has("paramKind")))
     }
 
@@ -36,7 +41,7 @@ impl Compiling<'_> {
     }
 
     /// The error of the expression at `path`, if it is not one of `place` with the type `wanted`.
-    pub(super) fn check(
+    pub(in crate::kinds) fn check(
         &mut self,
         source: &str,
         place: Place,
@@ -48,7 +53,12 @@ impl Compiling<'_> {
     }
 
     /// The error of the expression of the variable `name`, which those behind it may name.
-    pub(super) fn add_variable(&mut self, name: &str, source: &str, path: &Path) -> Option<FieldError> {
+    pub(in crate::kinds) fn add_variable(
+        &mut self,
+        name: &str,
+        source: &str,
+        path: &Path,
+    ) -> Option<FieldError> {
         let compiled = self.compiler.add_variable(name, source, &mut self.allowance);
         refusal(compiled.map(|compiled| compiled.map(drop)), source, path)
     }

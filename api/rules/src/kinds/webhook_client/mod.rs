@@ -1,4 +1,10 @@
-//! How a conversion webhook is reached: its URL or service, and the certificates that it may show.
+//! How a webhook is reached, of admission and of conversion: its URL or service, and the certificates that it may show.
+//!
+//! Owns the rules of the client configuration in an object, the default port, the split of URLs (`url`), and whether a CA bundle
+//! can be read. It connects to nothing. Where a bundle has to be readable is its kind's to say.
+
+pub(super) mod review_versions;
+pub(crate) mod url;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,17 +12,26 @@ use orch_schema::budget::{Numbered, count_step};
 use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
-use super::ratchet::Requirements;
-use super::webhook_url::Url;
+use self::url::Url;
 use crate::certificates::PemBlock;
 use crate::validate::names::{dns1123_subdomain, port_number};
-use crate::validate::tree::Tree;
+use crate::validate::tree::{Tree, existing_mut, set_default};
 use crate::validate::{FieldError, FieldErrors, Path};
 
+/// Port of a service that names none.
+const PORT: i64 = 443;
 const FORM: &str = "; desired format: https://host[/path]";
 
-/// Rules for the client configuration at `path`.
-pub(super) fn validate(client: &Value, path: &Path, requirements: Requirements) -> FieldErrors {
+/// Fills in the port of the service in the client configuration of `webhook`.
+pub(super) fn default_port(webhook: &mut Value) {
+    let client = existing_mut(webhook, "clientConfig");
+    if let Some(service) = client.and_then(|client| existing_mut(client, "service")) {
+        set_default(service, "port", PORT);
+    }
+}
+
+/// Rules for the client configuration at `path`, but for its certificates.
+pub(super) fn validate(client: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     match (client.at("url").as_str(), client.at("service")) {
         (Some(url), Value::Null) => errors.extend(validate_url(url, &path.child("url"))),
@@ -25,13 +40,16 @@ pub(super) fn validate(client: &Value, path: &Path, requirements: Requirements) 
         }
         _ => errors.push(FieldError::required(path.clone(), "exactly one of url or service is required")),
     }
-    let bundle = client.text("caBundle");
-    if requirements.readable_ca_bundle && !bundle.is_empty() && !is_readable(bundle) {
-        let detail =
-            "unable to load root certificates: data does not contain any valid RSA or ECDSA certificates";
-        errors.push(FieldError::invalid_str(path.child("caBundle"), bundle, detail));
-    }
     errors
+}
+
+/// Rules for the certificates in the client configuration at `path`, where they have to be readable.
+pub(super) fn validate_bundle(client: &Value, path: &Path) -> Option<FieldError> {
+    let bundle = client.text("caBundle");
+    let detail =
+        "unable to load root certificates: data does not contain any valid RSA or ECDSA certificates";
+    let is_refused = !bundle.is_empty() && !is_readable(bundle);
+    is_refused.then(|| FieldError::invalid_str(path.child("caBundle"), bundle, detail))
 }
 
 fn validate_url(text: &str, path: &Path) -> FieldErrors {
@@ -108,7 +126,7 @@ fn validate_url_path(text: &str, path: &Path) -> FieldErrors {
 }
 
 /// Whether a bundle, in base64 as documents hold it, has certificates, and all of them can be read. Other blocks are passed over.
-fn is_readable(bundle: &str) -> bool {
+pub(super) fn is_readable(bundle: &str) -> bool {
     let Ok(bundle) = STANDARD.decode(bundle) else { return false };
     let text = String::from_utf8_lossy(&bundle);
     let (mut rest, mut certificates) = (&*text, 0);
@@ -123,16 +141,4 @@ fn is_readable(bundle: &str) -> bool {
         certificates += 1;
     }
     certificates > 0
-}
-
-/// Whether the certificates of a stored conversion can be read, or there are none.
-pub(super) fn has_readable_ca_bundle_or_none(conversion: &Value) -> bool {
-    let bundle = conversion.at("webhook").at("clientConfig").text("caBundle");
-    bundle.is_empty() || is_readable(bundle)
-}
-
-/// Whether the certificates of the conversion webhook of `definition` cannot be read, so that it is not established.
-pub fn has_unreadable_ca_bundle(definition: &Value) -> bool {
-    let conversion = definition.at("spec").at("conversion");
-    conversion.text("strategy") == "Webhook" && !has_readable_ca_bundle_or_none(conversion)
 }

@@ -1,4 +1,4 @@
-//! A write as policies see it.
+//! A write as policies and webhooks see it.
 //!
 //! Owns the names by which rules match it, and the document behind the variable `request`.
 
@@ -13,23 +13,23 @@ use crate::registry::Resource;
 
 /// Names of a write.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
-    pub(super) attributes: &'a Attributes<'a>,
-    pub(super) operation: &'static str,
-    pub(super) group: &'a str,
-    pub(super) version: &'a str,
+pub(in crate::admission) struct Asked<'a> {
+    pub(in crate::admission) attributes: &'a Attributes<'a>,
+    pub(in crate::admission) operation: &'static str,
+    pub(in crate::admission) group: &'a str,
+    pub(in crate::admission) version: &'a str,
     /// The plural.
-    pub(super) resource: &'a str,
-    pub(super) subresource: &'static str,
+    pub(in crate::admission) resource: &'a str,
+    pub(in crate::admission) subresource: &'static str,
     /// The namespace; of a namespace, its own name.
-    pub(super) namespace: &'a str,
+    pub(in crate::admission) namespace: &'a str,
     /// Empty where the request names no object, or the name is drawn.
-    pub(super) name: &'a str,
-    pub(super) is_namespace: bool,
+    pub(in crate::admission) name: &'a str,
+    pub(in crate::admission) is_namespace: bool,
 }
 
 impl<'a> Asked<'a> {
-    pub(super) fn of(attributes: &'a Attributes<'a>) -> Asked<'a> {
+    pub(in crate::admission) fn of(attributes: &'a Attributes<'a>) -> Asked<'a> {
         let resource = attributes.resource;
         let is_namespace = resource.path_group.is_empty() && resource.plural == "namespaces";
         let is_create = attributes.operation == Operation::Create;
@@ -56,12 +56,12 @@ impl<'a> Asked<'a> {
     }
 
     /// Whether the object is in a namespace; a namespace itself is not.
-    pub(super) fn is_namespaced(&self) -> bool {
+    pub(in crate::admission) fn is_namespaced(&self) -> bool {
         !self.is_namespace && !self.namespace.is_empty()
     }
 
     /// The other versions of the resource that have the sub-resource, too.
-    pub(super) fn others(&self) -> impl Iterator<Item = (&'a str, &'a str, &'a Resource)> {
+    pub(in crate::admission) fn others(&self) -> impl Iterator<Item = (&'a str, &'a str, &'a Resource)> {
         let (attributes, subresource, plural) = (self.attributes, self.subresource, self.resource);
         let own = attributes.registry.find(self.group, self.version, plural);
         let others = own.into_iter().flat_map(|own| own.others.iter());
@@ -73,8 +73,8 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// The document behind `request`, for a policy that is shown the objects as `shown`.
-    pub(super) fn document(&self, shown: &Names, own: &Names) -> Value {
+    /// The document behind the variable `request`, and of a review, for one who is shown the objects as `shown`.
+    pub(in crate::admission) fn document(&self, shown: &Names, own: &Names) -> Value {
         let kind = |shown: &Names| {
             let (group, version) = shown.api_version.split_once('/').unwrap_or(("", &shown.api_version));
             json!({"group": group, "version": version, "kind": &*shown.kind})
@@ -105,7 +105,7 @@ impl<'a> Asked<'a> {
 }
 
 /// The namespace as the variable `namespaceObject` shows it.
-pub(super) fn namespace_document(stored: &Value) -> Value {
+pub(in crate::admission) fn namespace_document(stored: &Value) -> Value {
     let part = |of: &Value, names: &[&str]| {
         let mut part = json!({});
         for name in names {

@@ -17,7 +17,7 @@ use crate::authz::{Attributes as Wanted, ResourceAttributes};
 
 /// Questions of one request with their answers.
 #[derive(Debug, Default)]
-pub(super) struct Rights(Mutex<HashMap<Question, Arc<Decision>>>);
+pub(in crate::admission) struct Rights(Mutex<HashMap<Question, Arc<Decision>>>);
 
 impl Decisions for Rights {
     fn answer(&self, question: &Question) -> Option<Arc<Decision>> {
@@ -27,7 +27,12 @@ impl Decisions for Rights {
 
 impl Rights {
     /// Asks the authorizers of `attributes` about `question`, and keeps the answer.
-    pub(super) async fn ask(&self, question: Question, attributes: &Attributes<'_>, view: &View) {
+    pub(in crate::admission) async fn ask(
+        &self,
+        question: Question,
+        attributes: &Attributes<'_>,
+        view: &View,
+    ) {
         let account = question.service_account.as_ref().map(|(namespace, name)| {
             let account = ServiceAccountName { namespace, name };
             User { name: account.user_name(), groups: account.groups().into(), ..User::default() }
@@ -70,7 +75,7 @@ fn labels(of: &ResourceTarget) -> &str {
 }
 
 /// The resource of the request, which `authorizer.requestResource` asks about.
-pub(super) fn request_resource(asked: &Asked<'_>) -> ResourceTarget {
+pub(in crate::admission) fn request_resource(asked: &Asked<'_>) -> ResourceTarget {
     ResourceTarget {
         group: asked.group.into(),
         resource: asked.resource.into(),

@@ -1,0 +1,17 @@
+//! A write as policies and webhooks match it and see it.
+//!
+//! Owns which writes rules and selectors are about ([`rules`]), the names of a write and the document that describes it
+//! ([`asked`]), its objects in the versions that are asked for ([`versions`]), their form after a change ([`target`]), and
+//! evaluations of expressions over them ([`write`], [`rights`]). It knows neither policies nor webhooks.
+
+mod asked;
+mod rights;
+mod rules;
+mod target;
+mod versions;
+mod write;
+
+pub(super) use self::rules::{Match, Version};
+pub(super) use self::target::Target;
+pub(super) use self::versions::{Converted, Names, back, converted, shown_in, stored_in};
+pub(super) use self::write::{Objects, Param, Write};

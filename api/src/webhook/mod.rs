@@ -1,0 +1,204 @@
+//! Webhooks that objects of the API name: admission, conversion, and whatever else this server asks because an object says so.
+//!
+//! Owns what such a call is made of (a URL or a service, the authorities of its certificate, its bounds), and the text of its
+//! failure. It opens no connection: [`Caller`] does, in `node`. Invariant: one call is one request, and no redirect is followed;
+//! the text of a failure quotes nothing of an answer.
+//!
+//!     clientConfig -> ClientConfig (prepared)  -> URL, or service -> host and port  -> Call -> Caller
+//!
+//! See DESIGN 13, and the reference's rules in facts/extension.md 3 and 4.4.
+
+mod config;
+mod service;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use orch_proto::Brand;
+use orch_raft::Store;
+
+use crate::admission::View;
+use crate::ambient::Ambient;
+use crate::egress::{EgressError, Reply, Url};
+
+pub(crate) use self::config::ClientConfig;
+pub use self::service::Routing;
+use self::service::{Services, Unresolved, resolve};
+
+/// Bytes of an answer of an admission webhook: a patch of the largest object, in base64.
+pub(crate) const ANSWER_BYTES_MAX: usize = 3 << 20;
+
+/// Sends calls. Implemented by the node, which owns the sockets.
+pub trait Caller: fmt::Debug + Send + Sync {
+    /// Posts the document once and reads the whole answer, of any status.
+    fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply, EgressError>>;
+}
+
+/// A call of one webhook.
+#[derive(Clone)]
+pub struct Call {
+    /// The URL. The server's certificate has to be of its host.
+    pub url: Url,
+    /// Host and port that are dialled in place of the URL's: those of a service.
+    pub at: Option<(String, u16)>,
+    /// Authorities of the server's certificate, or that certificate itself, in PEM. `None`: the machine's authorities.
+    pub authorities: Option<Arc<[u8]>>,
+    /// The document, JSON.
+    pub document: Bytes,
+    /// Longest time until the answer is read, connecting included.
+    pub timeout: Duration,
+    /// Bytes of the answer's body.
+    pub answer_bytes_max: usize,
+}
+
+/// Documents hold objects: they are not shown.
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("url", &self.url).field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+/// The bounds of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Longest time until the answer is read.
+    pub(crate) timeout: Duration,
+    /// Bytes of the answer's body.
+    pub(crate) answer_bytes_max: usize,
+    /// The webhook is told its time by the query, in whole seconds, rounded up.
+    pub(crate) states_timeout: bool,
+}
+
+/// The reason why a call has no answer, as clients read it: the request and its failure.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CallError {
+    /// The configuration cannot be used, or no caller is there.
+    #[error("{0}")]
+    Unusable(String),
+    /// There is no answer.
+    #[error("Post \"{url}\": {reason}")]
+    Failed {
+        /// The URL.
+        url: String,
+        /// The failure of the connection.
+        reason: String,
+        /// The time was over.
+        is_timeout: bool,
+    },
+    /// The answer has another status than 200.
+    #[error("{}", refusal(*.0))]
+    Status(u16),
+}
+
+impl CallError {
+    /// Whether the time of the call was over.
+    pub(crate) fn is_timeout(&self) -> bool {
+        matches!(self, CallError::Failed { is_timeout: true, .. })
+    }
+}
+
+fn refusal(status: u16) -> String {
+    match status {
+        404 => "the server could not find the requested resource".to_owned(),
+        status => format!("an answer of status {status} has prevented the request from succeeding"),
+    }
+}
+
+/// The webhooks that a node calls. Clones share everything.
+#[derive(Clone)]
+pub struct Webhooks(Option<Arc<Inner>>);
+
+struct Inner {
+    caller: Arc<dyn Caller>,
+    state: Box<dyn Fn() -> View + Send + Sync>,
+    ambient: Arc<dyn Ambient>,
+    brand: &'static Brand,
+    routing: Routing,
+}
+
+impl Inner {
+    /// Host and port that are dialled for `config`; `None` for those of its URL.
+    fn place(&self, config: &ClientConfig) -> Result<Option<(String, u16)>, Unresolved> {
+        let Some(service) = config.service() else { return Ok(None) };
+        let services = Services { view: &(self.state)(), brand: self.brand, routing: self.routing };
+        resolve(&services, service, self.ambient.random()).map(Some)
+    }
+}
+
+impl fmt::Debug for Webhooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(inner) => f.debug_tuple("Webhooks").field(&inner.caller).finish(),
+            None => f.write_str("Webhooks(none)"),
+        }
+    }
+}
+
+impl Webhooks {
+    /// No webhook is called: every call fails, and says so.
+    pub fn none() -> Webhooks {
+        Webhooks(None)
+    }
+
+    /// Webhooks that `caller` calls; their services are looked up in what `store` has applied.
+    pub fn new<S: Store>(
+        caller: Arc<dyn Caller>,
+        store: S,
+        ambient: Arc<dyn Ambient>,
+        brand: &'static Brand,
+        routing: Routing,
+    ) -> Webhooks {
+        let state = Box::new(move || View::of(&store));
+        Webhooks(Some(Arc::new(Inner { caller, state, ambient, brand, routing })))
+    }
+
+    /// Posts `document` to the webhook of `config`, once, and returns the body of its answer of status 200.
+    pub(crate) fn post(
+        &self,
+        config: &ClientConfig,
+        document: Bytes,
+        bounds: Bounds,
+    ) -> BoxFuture<'static, Result<Bytes, CallError>> {
+        let Some(inner) = &self.0 else {
+            let reason = "this server was started without a way to call webhooks".to_owned();
+            return ready(Err(CallError::Unusable(reason))).boxed();
+        };
+        let url = config.url(bounds.states_timeout.then_some(bounds.timeout));
+        let shown = config.shown(&url);
+        let at = match inner.place(config) {
+            Ok(at) => at,
+            Err(unresolved) => {
+                let reason = unresolved.to_string();
+                return ready(Err(CallError::Failed { url: shown, reason, is_timeout: false })).boxed();
+            }
+        };
+        let Bounds { timeout, answer_bytes_max, .. } = bounds;
+        let authorities = config.authorities();
+        let call = Call { url, at, authorities, document, timeout, answer_bytes_max };
+        let calling = inner.caller.call(call);
+        async move {
+            match calling.await {
+                Ok(reply) if reply.status == 200 => Ok(reply.body),
+                Ok(reply) => Err(CallError::Status(reply.status)),
+                // The words by which operators know a webhook that hangs.
+                Err(EgressError::Timeout { .. }) => Err(CallError::Failed {
+                    url: shown,
+                    reason: "context deadline exceeded".to_owned(),
+                    is_timeout: true,
+                }),
+                Err(error) => {
+                    Err(CallError::Failed { url: shown, reason: error.to_string(), is_timeout: false })
+                }
+            }
+        }
+        .boxed()
+    }
+}
