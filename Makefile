@@ -32,7 +32,7 @@ SIM = $(CARGO) $(CHECKED) test --release --test search --
 # Where the corpus of public definitions lies (cluster-tests/corpus/README.md); it is not in this repository.
 CORPUS ?=
 
-.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling sim-definitions oracle power bench bench-scheduler failover upgrade attacks services microbench prices verify vectors corpus fuzz setup build release
+.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling sim-definitions sim-webhooks oracle power bench bench-scheduler failover upgrade attacks services microbench prices verify vectors corpus fuzz setup build release
 
 run: setup ## Start a node for development with a scheduler; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -94,6 +94,10 @@ sim-scheduling: setup ## Simulate scheduler processes over simulated clusters (S
 sim-definitions: setup ## Simulate definitions of custom kinds over simulated clusters (SEEDS=1000), replay a seed (SEED=17), or plant a bug (PLANT=keeps-tables)
 	$(if $(PLANT),PLANT=$(PLANT),$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS))) $(CARGO) $(CHECKED) test --release --test sim_definitions -- \
 		--nocapture $(if $(PLANT),planted,definitions_of)
+
+sim-webhooks: setup ## Simulate admission webhooks over simulated clusters (SEEDS=1000), replay a seed (SEED=17), or plant a bug (PLANT=sends-again)
+	$(if $(PLANT),PLANT=$(PLANT),$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS))) $(CARGO) $(CHECKED) test --release --test sim_webhooks -- \
+		--nocapture $(if $(PLANT),planted,webhooks_of)
 
 oracle: setup ## Compare the scheduler's plans with a slow oracle on random clusters (SEEDS=100000), or replay one (SEED=17)
 	$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS)) $(CARGO) test --release -p orch-scheduler --test oracle

@@ -96,6 +96,12 @@ pub enum ApiError {
         /// Messages of the causes.
         causes: Vec<String>,
     },
+    /// An admission webhook refuses the write, in its own words.
+    #[error("{}", .0.message)]
+    DeniedByWebhook(Box<WebhookDenial>),
+    /// An admission webhook has no usable answer, or leaves no object of the kind. The message is complete.
+    #[error("{0}")]
+    WebhookFailed(String),
     /// The path does not serve this verb.
     #[error("method not allowed")]
     MethodNotAllowed,
@@ -218,6 +224,32 @@ pub enum PolicyReason {
     TooLarge,
     /// A mutation failed.
     InvalidMutation,
+}
+
+/// The refusal of an admission webhook.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebhookDenial {
+    /// The code of the response, 400 to 599.
+    pub code: u16,
+    /// The complete message.
+    pub message: String,
+    /// The reason that the webhook gives; may be empty.
+    pub reason: String,
+    /// The details that it gives.
+    pub details: Option<DenialDetails>,
+}
+
+/// `details` of a refusal of an admission webhook.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DenialDetails {
+    /// Group, kind and name, as the webhook gives them.
+    pub subject: Subject,
+    /// Empty where the webhook gives none.
+    pub uid: String,
+    /// Reason, message and field of each cause.
+    pub causes: Vec<(String, String, String)>,
+    /// Seconds after which the client may come again; 0 where the webhook says nothing.
+    pub retry_after_seconds: u32,
 }
 
 /// The reasons for a 406, each with its own message.

@@ -141,6 +141,11 @@ impl Exchange {
         }
     }
 
+    /// Whether events hold what requests send.
+    pub(crate) fn audits_requests(&self) -> bool {
+        self.trail().is_some_and(Trail::shows_requests)
+    }
+
     /// The request's path; empty for internal requests.
     pub(crate) fn path(&self) -> &str {
         self.asked.as_ref().map_or("", |asked| &asked.path)

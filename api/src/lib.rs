@@ -4,6 +4,7 @@
 //! kind takes the same path. Inside the crate errors know no HTTP; one file maps them to Status.
 
 pub mod admission;
+pub mod aggregation;
 pub mod allocation;
 pub mod ambient;
 pub mod answer;
@@ -45,6 +46,7 @@ pub mod tables;
 #[cfg(test)]
 mod testing;
 pub mod trial;
+pub mod view;
 mod waiting;
 pub mod watch;
 pub mod webhook;

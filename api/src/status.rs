@@ -5,9 +5,11 @@
 mod causes;
 mod connect;
 
+use std::borrow::Cow;
+
 use causes::{
-    apply_conflict, bound_causes, denied_by_policy, disruption_budget, forbidden, internal, invalid,
-    patch_result, too_large_revision,
+    apply_conflict, bound_causes, denied_by_policy, denied_by_webhook, disruption_budget, forbidden,
+    internal, invalid, patch_result, too_large_revision,
 };
 use orch_proto::Brand;
 use orch_schema::excerpt::quoted;
@@ -23,7 +25,7 @@ pub struct Status {
     /// HTTP status code; 0 (success) omits the field.
     pub code: u16,
     /// Machine-readable reason; empty omits the field.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// Human-readable message; empty omits the field.
     pub message: String,
     /// `metadata.continue` of an expired list, if it can be continued.
@@ -82,6 +84,9 @@ impl Status {
     /// through here.
     fn bounded(mut self) -> Self {
         truncate(&mut self.message, MESSAGE_BYTES_MAX);
+        if self.reason.len() > DETAIL_BYTES_MAX {
+            truncate(self.reason.to_mut(), DETAIL_BYTES_MAX);
+        }
         if let Some(Details { subject, uid, causes, .. }) = &mut self.details {
             for text in [&mut subject.group, &mut subject.kind, &mut subject.name, uid] {
                 truncate(text, DETAIL_BYTES_MAX);
@@ -125,6 +130,7 @@ impl Status {
             ApiError::DeniedByPolicy { subject, message, reason, causes } => {
                 denied_by_policy(subject, message, *reason, causes)
             }
+            ApiError::DeniedByWebhook(denial) => denied_by_webhook(denial),
             ApiError::MethodNotAllowed => {
                 let message = "the server does not allow this method on the requested resource";
                 generic(405, "MethodNotAllowed", message.to_owned())
@@ -213,7 +219,7 @@ impl Status {
                 plain(507, "InsufficientStorage", &message)
             }
             ApiError::Connect(error) => connect::failed(error),
-            ApiError::Internal(message) => internal(message),
+            ApiError::Internal(message) | ApiError::WebhookFailed(message) => internal(message),
         }
     }
 
@@ -230,7 +236,7 @@ impl Status {
         let outcome = if self.code < 300 { "Success" } else { "Failure" };
         document.insert("status".to_owned(), json!(outcome));
         insert_text(&mut document, "message", &self.message);
-        insert_text(&mut document, "reason", self.reason);
+        insert_text(&mut document, "reason", &self.reason);
         if let Some(details) = &self.details {
             document.insert("details".to_owned(), details.to_value());
         }
@@ -287,17 +293,17 @@ fn insert_text(into: &mut Map, name: &str, text: &str) {
 }
 
 fn plain(code: u16, reason: &'static str, message: &str) -> Status {
-    Status { code, reason, message: message.to_owned(), ..Status::default() }
+    Status { code, reason: reason.into(), message: message.to_owned(), ..Status::default() }
 }
 
 /// A Status with empty `details`, like the reference's generic errors.
 fn generic(code: u16, reason: &'static str, message: String) -> Status {
-    Status { code, reason, message, details: Some(Details::default()), ..Status::default() }
+    Status { code, reason: reason.into(), message, details: Some(Details::default()), ..Status::default() }
 }
 
 fn about(code: u16, reason: &'static str, message: String, subject: &Subject) -> Status {
     let details = Details { subject: subject.clone(), ..Details::default() };
-    Status { code, reason, message, details: Some(details), ..Status::default() }
+    Status { code, reason: reason.into(), message, details: Some(details), ..Status::default() }
 }
 
 /// A Status with `Retry-After`, for requests that certainly changed nothing.
@@ -308,7 +314,7 @@ fn with_retry_after(code: u16, reason: &'static str, message: String) -> Status 
 /// The same, after `seconds`.
 fn with_retry_after_of(code: u16, reason: &'static str, message: String, seconds: u32) -> Status {
     let details = Details { retry_after_seconds: seconds, ..Details::default() };
-    Status { code, reason, message, details: Some(details), ..Status::default() }
+    Status { code, reason: reason.into(), message, details: Some(details), ..Status::default() }
 }
 
 /// Qualified resource or kind, and name: `configmaps "a"`.
@@ -323,7 +329,7 @@ fn exhausted(subject: &Subject) -> Status {
     );
     let details =
         Details { subject: subject.clone(), retry_after_seconds: RETRY_AFTER_SECONDS, ..Details::default() };
-    Status { code: 409, reason: "AlreadyExists", message, details: Some(details), ..Status::default() }
+    Status { code: 409, reason: "AlreadyExists".into(), message, details: Some(details), ..Status::default() }
 }
 
 fn not_acceptable(which: &NotAcceptable, brand: &Brand) -> Status {

@@ -38,6 +38,8 @@ pub(crate) struct Lag {
     pub(crate) behind: Mutex<Option<Arc<State>>>,
     /// Read barriers so far.
     pub(crate) barriers: AtomicUsize,
+    /// It reaches no quorum: barriers fail, and nothing is applied.
+    pub(crate) is_alone: AtomicBool,
     /// The changes that its disk tells of; `None`: those that the wrapped store tells of.
     pub(crate) past: Mutex<Option<Arc<[Change]>>>,
 }
@@ -67,14 +69,17 @@ impl Store for ScriptedStore {
         }
     }
 
-    fn barrier(&self) -> impl Future<Output = Result<Revision, ReadError>> + Send {
+    async fn barrier(&self) -> Result<Revision, ReadError> {
         self.lag.barriers.fetch_add(1, Ordering::Relaxed);
+        if self.lag.is_alone.load(Ordering::Relaxed) {
+            return Err(ReadError { reason: "no quorum answers".to_owned() });
+        }
         *self.lag.behind.lock() = None;
-        self.below.barrier()
+        self.below.barrier().await
     }
 
-    fn wait_applied(&self, at_least: Revision, timeout: Duration) -> impl Future<Output = bool> + Send {
-        self.below.wait_applied(at_least, timeout)
+    async fn wait_applied(&self, at_least: Revision, timeout: Duration) -> bool {
+        !self.lag.is_alone.load(Ordering::Relaxed) && self.below.wait_applied(at_least, timeout).await
     }
 
     fn past_changes(&self, resource: &Arc<str>, after: Revision) -> Result<Arc<[Change]>, Compacted> {

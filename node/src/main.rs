@@ -68,6 +68,9 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Cluster(ClusterAct::MigrateStorage(arguments)) => {
             admin::migrate_storage(&arguments, &mut io::stdout())
         }
+        Command::Cluster(ClusterAct::BypassWebhook(arguments)) => {
+            admin::bypass_webhook(&arguments, OffsetDateTime::now_utc(), &mut io::stdout())
+        }
         Command::Snapshot(command) => snapshot::run(&command, &mut io::stdout(), &mut io::stderr()),
         Command::Encryption(EncryptionCommand::Rewrite(arguments)) => {
             let mut out = io::stdout();

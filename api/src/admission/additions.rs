@@ -89,6 +89,11 @@ impl Additions {
         }
     }
 
+    /// Whether this is the first round of mutating admission, and there will be a second one.
+    pub(super) fn has_second_round(&self) -> bool {
+        self.round == Round::FirstOfTwo
+    }
+
     /// Whether this is the second round of mutating admission.
     pub fn is_second_round(&self) -> bool {
         self.round == Round::Second

@@ -65,7 +65,7 @@ mod taint_nodes_by_condition;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tolerations;
-mod view;
+mod webhook;
 
 use std::sync::Arc;
 
@@ -77,7 +77,10 @@ use orch_schema::value::Value;
 
 use crate::ambient::{Ambient, SystemAmbient};
 use crate::error::ApiError;
+use crate::webhook::Webhooks;
 use ruling::awaited;
+
+pub use crate::view::{Labels, View};
 
 pub use additions::Additions;
 pub(crate) use additions::{Extent, UNSET_REVISION};
@@ -94,7 +97,7 @@ pub use ruling::{Refusal, Ruling, rule};
 pub use selection::PluginSelection;
 pub(crate) use service_account::root_ca_config_map;
 pub use settings::{Settings, TolerationSeconds};
-pub use view::{Labels, View};
+pub use webhook::{BYPASS_UNTIL, LOCKOUT_GROUP};
 
 /// An admission plugin: a rule over the writes of several kinds. The default methods accept every write.
 pub trait Plugin: Send + Sync + 'static {
@@ -182,12 +185,17 @@ impl Chain {
     pub fn selected(selection: &PluginSelection) -> Chain {
         let settings = Settings { selection: selection.clone(), ..Settings::default() };
         let ambient: Arc<dyn Ambient> = Arc::new(SystemAmbient);
-        Chain::configured(settings, &ambient, &NamespaceMaker::default())
+        Chain::configured(settings, &ambient, &NamespaceMaker::default(), &Webhooks::none())
     }
 
     /// The plugins that `settings` select, with their configurations, in the reference's order. `maker` makes namespaces
-    /// for `NamespaceAutoProvision`.
-    pub fn configured(settings: Settings, ambient: &Arc<dyn Ambient>, maker: &NamespaceMaker) -> Chain {
+    /// for `NamespaceAutoProvision`, `webhooks` are called by the plugins for webhooks.
+    pub fn configured(
+        settings: Settings,
+        ambient: &Arc<dyn Ambient>,
+        maker: &NamespaceMaker,
+        webhooks: &Webhooks,
+    ) -> Chain {
         let Settings {
             selection,
             pod_security,
@@ -196,6 +204,7 @@ impl Chain {
             event_limits,
             toleration_seconds,
         } = settings;
+        let callers = || webhook::Callers { webhooks: webhooks.clone(), ambient: ambient.clone() };
         let all: Vec<Box<dyn Plugin>> = vec![
             Box::new(always::AlwaysAdmit),
             Box::new(namespace_auto_provision::NamespaceAutoProvision { maker: maker.clone() }),
@@ -228,7 +237,9 @@ impl Chain {
             Box::new(pod_resize_validator::PodResizeValidator),
             Box::new(claim_status::ClaimStatus),
             Box::<policy::MutatingAdmissionPolicy>::default(),
+            Box::new(webhook::MutatingAdmissionWebhook::new(callers())),
             Box::<policy::ValidatingAdmissionPolicy>::default(),
+            Box::new(webhook::ValidatingAdmissionWebhook::new(callers())),
             Box::new(resource_quota::ResourceQuota(resource_quota::Release::AtOnce)),
             Box::new(always::AlwaysDeny),
         ];

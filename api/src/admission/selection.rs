@@ -14,15 +14,13 @@ const TURNED_ON: &str = "--enable-admission-plugins";
 const TURNED_OFF: &str = "--disable-admission-plugins";
 
 /// Plugins of the reference that this server does not have: turning one off changes nothing, turning one on is refused.
-const ELSEWHERE: [&str; 8] = [
+const ELSEWHERE: [&str; 6] = [
     "ClusterTrustBundleAttest",
     "ImagePolicyWebhook",
     "JobValidation",
-    "MutatingAdmissionWebhook",
     "NodeDeclaredFeatureValidator",
     "PodGroupProtection",
     "PodGroupWorkloadExists",
-    "ValidatingAdmissionWebhook",
 ];
 
 /// Plugins that are off unless a flag turns them on, as in the reference.
@@ -57,7 +55,7 @@ impl Default for PluginSelection {
 
 impl PluginSelection {
     /// All plugins but those that wait for objects which only background loops make.
-    pub(super) fn without_loops() -> PluginSelection {
+    pub fn without_loops() -> PluginSelection {
         let mut selection = PluginSelection::default();
         selection.0.insert(service_account::NAME.to_owned());
         selection

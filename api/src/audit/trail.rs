@@ -86,6 +86,11 @@ impl Trail {
         stored
     }
 
+    /// Whether events hold what requests send.
+    pub(crate) fn shows_requests(&self) -> bool {
+        self.level() >= Level::Request
+    }
+
     /// Whether events hold what requests are answered with.
     pub(crate) fn shows_responses(&self) -> bool {
         self.level() >= Level::RequestResponse

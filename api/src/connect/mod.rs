@@ -16,7 +16,7 @@ pub(crate) mod headers;
 pub(crate) mod id;
 pub(crate) mod node;
 pub(crate) mod options;
-mod path;
+pub(crate) mod path;
 pub(crate) mod pod;
 mod reach;
 mod rewrite;

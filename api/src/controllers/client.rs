@@ -16,6 +16,7 @@ use orch_schema::budget::Budget;
 use orch_schema::json;
 use orch_schema::value::Value;
 
+use crate::aggregation::Aggregation;
 use crate::ambient::{Timestamp, uuid_text};
 use crate::authn::User;
 use crate::error::ApiError;
@@ -99,6 +100,16 @@ impl<S: Store> Client<S> {
         &self.pipeline.gate
     }
 
+    /// The groups and versions that other servers answer.
+    pub(super) fn aggregation(&self) -> &Aggregation {
+        &self.pipeline.aggregation
+    }
+
+    /// A random number.
+    pub(super) fn random(&self) -> u128 {
+        self.pipeline.ambient.random()
+    }
+
     /// The registry that is served now.
     pub(super) fn registry(&self) -> Arc<Registry> {
         self.pipeline.registry()
@@ -151,6 +162,11 @@ impl<S: Store> Client<S> {
     pub(super) async fn newest(&self) -> Result<Applied, ApiError> {
         self.most_recent().await?;
         Ok(Applied::of(self.store()))
+    }
+
+    /// The state that this node has applied.
+    pub(super) fn applied(&self) -> Applied {
+        Applied::of(self.store())
     }
 
     /// Creates an object in `namespace`, which is empty for cluster scope.

@@ -1,6 +1,6 @@
-//! Controllers: loops that act for the cluster, on the node of the store's leader. Six parts run on every node:
-//! `api_endpoints::announce`, `identity::renew`, `secret_tokens::track`, `provision`, `Indexes::give_back_unused` and
-//! `Definitions::follow`.
+//! Controllers: loops that act for the cluster, on the node of the store's leader. Seven parts run on every node:
+//! `api_endpoints::announce`, `identity::renew`, `secret_tokens::track`, `api_services::described`, `provision`,
+//! `Indexes::give_back_unused` and `Definitions::follow`.
 //!
 //! Owns their lifetime. Each is an ordinary client of the pipeline, decides on the state of this node, and proposes
 //! under conditions, so that a deposed leader that does not know it does no harm. The loops of a new leader rebuild
@@ -13,7 +13,7 @@
 //!     garbage      collection of dependents without owners
 //!     expiry       removal of old events
 //!     aggregation  rules of aggregated cluster roles
-//!     api_services  the objects that register groups and versions
+//!     api_services  the objects that register groups and versions, and whether the servers of aggregated ones are there
 //!     service_accounts, root_ca  objects that every namespace has: its default account, the authority of the servers
 //!     secret_tokens  tokens of service accounts that secrets keep: filled, tracked, removed when unused
 //!     token_cleaner  removal of expired bootstrap tokens
@@ -163,6 +163,7 @@ pub async fn run<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options, stoppin
     let served = pipeline.clone();
     let following = Box::pin(async move { served.follow_definitions().await });
     let own = select(own, following);
+    let own = select(own, Box::pin(describe_servers(pipeline.clone())));
     let leading = Box::pin(follow_leadership(pipeline, options));
     select(select(leading, own), pin!(stopping)).await;
 }
@@ -180,6 +181,12 @@ async fn announce<S: Store>(pipeline: Arc<Pipeline<S>>, members: &dyn Members) -
 async fn track_tokens<S: Store>(pipeline: Arc<Pipeline<S>>) -> Infallible {
     let client = Client::new(pipeline, SERVER_MANAGER);
     keep("uses of tokens", &client, || secret_tokens::track(&client)).await
+}
+
+/// Keeps what aggregated servers say that they serve, whoever leads.
+async fn describe_servers<S: Store>(pipeline: Arc<Pipeline<S>>) -> Infallible {
+    let client = Client::new(pipeline, SERVER_MANAGER);
+    keep("documents of aggregated servers", &client, || api_services::described::run(&client)).await
 }
 
 async fn follow_leadership<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options) -> Infallible {
@@ -234,9 +241,9 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let keeper = client("serviceaccount-token-controller");
     let definer = client("customresourcedefinition-controller");
     let checker = client("validatingadmissionpolicy-status");
-    let registrar = client("apiservice-registration-controller");
+    let registrar = client("apiservice-controller");
     let loops: [BoxFuture<'_, Infallible>; 20] = [
-        Box::pin(keep("registration of groups", &registrar, || api_services::run(&registrar))),
+        Box::pin(keep_api_services(&registrar)),
         Box::pin(keep("definitions", &definer, || definitions::run(&definer))),
         Box::pin(keep_facts(&server, options)),
         Box::pin(keep_secret_tokens(&keeper, options)),
@@ -350,6 +357,13 @@ async fn keep_policy_types<S: Store>(client: &Client<S>, options: &Options) -> I
     let run: BoxFuture<'_, Infallible> =
         Box::pin(keep("types of policies", client, || policy_types::run(client)));
     unless_left_out(&options.selection, "validatingadmissionpolicy-status-controller", run).await
+}
+
+/// Keeps the objects that register groups, and says whether the servers of aggregated ones are there.
+async fn keep_api_services<S: Store>(client: &Client<S>) -> Infallible {
+    let registering = keep("registration of groups", client, || api_services::run(client));
+    let looking = keep("aggregated servers", client, || api_services::availability::run(client));
+    select(Box::pin(registering), Box::pin(looking)).await.factor_first().0
 }
 
 /// Approves, signs and removes requests for certificates.

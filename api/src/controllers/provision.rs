@@ -43,6 +43,7 @@ mod tests {
     use crate::admission::{Chain, PluginSelection, Settings};
     use crate::ambient::{Ambient, SystemAmbient};
     use crate::controllers::testing::Fixture;
+    use crate::webhook::Webhooks;
 
     #[tokio::test(start_paused = true)]
     async fn a_namespace_is_made_for_its_first_object() {
@@ -51,7 +52,7 @@ mod tests {
             PluginSelection::parse(&names("NamespaceAutoProvision"), &names("ServiceAccount")).unwrap();
         let (settings, maker) = (Settings { selection, ..Settings::default() }, NamespaceMaker::default());
         let ambient: Arc<dyn Ambient> = Arc::new(SystemAmbient);
-        let fixture = Fixture::with_plugins(Chain::configured(settings, &ambient, &maker));
+        let fixture = Fixture::with_plugins(Chain::configured(settings, &ambient, &maker, &Webhooks::none()));
         provide_namespaces(&fixture.pipeline(), &maker);
         for name in ["one", "two"] {
             fixture.create("configmaps", "new", json!({"metadata": {"name": name}})).await;

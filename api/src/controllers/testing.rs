@@ -17,6 +17,7 @@ use orch_schema::value::Value;
 
 use super::client::Client;
 use crate::admission::{Additions, Attributes, Chain, Operation as Admitted, Plugin, Ruling, View};
+use crate::aggregation::Aggregation;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::service_account::ServiceAccounts;
 use crate::authn::{AnonymousAccess, Authenticator, TokenTable, User};
@@ -103,6 +104,13 @@ impl Fixture {
     pub(super) fn with_plugins(admission: Chain) -> Self {
         let mut fixture = Fixture::new();
         Arc::get_mut(&mut fixture.pipeline).expect("nobody else has it").admission = admission;
+        fixture
+    }
+
+    /// The same with these aggregated servers.
+    pub(super) fn with_aggregation(aggregation: Aggregation) -> Self {
+        let mut fixture = Fixture::new();
+        Arc::get_mut(&mut fixture.pipeline).expect("nobody else has it").aggregation = aggregation;
         fixture
     }
 

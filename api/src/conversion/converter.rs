@@ -11,6 +11,8 @@ use orch_raft::WrittenAs;
 use orch_schema::value::Value;
 use smallvec::SmallVec;
 
+use super::kept::Kept;
+
 /// Converts objects of one kind between its versions.
 pub trait Converter: fmt::Debug + Send + Sync {
     /// The objects of `batch` in the form `to`, as many and in the same order. None of them is of the version of `to`
@@ -22,6 +24,11 @@ pub trait Converter: fmt::Debug + Send + Sync {
 
     /// Whether it asks another server, so that it is worth being asked about many objects at once.
     fn asks_others(&self) -> bool;
+
+    /// The results that are kept with their objects; `None`: its results are not worth being kept.
+    fn kept(&self) -> Option<&Arc<Kept>> {
+        None
+    }
 }
 
 /// An object to convert.

@@ -12,11 +12,19 @@
 //! ([`WrittenAs`]). Where these are the request's, its bytes are handed out undecoded. Of a built-in kind no object says so: it
 //! passes the stage untouched, without an allocation or a wait.
 //!
+//! A definition with a conversion webhook has a `hook`: the question (`review`), the judgement of the answer (`restored`), what is counted
+//! (`measures`) and what is kept of it (`kept`).
+//!
 //! Invariant: a conversion keeps the identity of an object (name, namespace, uid) and its revision.
 //!
 //! The reference converts in the same places (facts/extension.md 2.2, 2.3 and 3).
 
 mod converter;
+mod hook;
+mod kept;
+mod measures;
+mod restored;
+mod review;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -29,7 +37,12 @@ use orch_schema::value::Value;
 
 use crate::tables::Tables;
 
+pub(crate) use hook::{Hook, HookParts, HookedKind, Post, TIMEOUT, Unposted, Way};
+pub(crate) use kept::Known;
+pub(crate) use review::Reviews;
+
 pub use converter::{Batch, Converted, Converter, Converting, Failure, Piece, converted};
+pub use kept::Kept;
 
 /// The way from stored objects to those of one version of a kind, and back.
 #[derive(Clone, Debug)]

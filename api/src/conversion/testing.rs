@@ -12,7 +12,7 @@ use orch_schema::value::Value;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::{Batch, Converted, Converter, Converting, Failure, Piece, converted};
+use super::{Batch, Converted, Converter, Converting, Failure, Kept, Piece, converted};
 use crate::registry::{DeclaredKind, DeclaredVersion, End, Registry, Stage};
 
 /// The entry of `data` that the version `v1` has in the place of [`OLD`].
@@ -28,17 +28,28 @@ pub(crate) struct Renaming {
     asked: Arc<Mutex<Vec<usize>>>,
     /// The message of every conversion, while it is set.
     fails: Arc<Mutex<Option<String>>>,
+    kept: Option<Arc<Kept>>,
 }
 
 impl Renaming {
     /// A converter that is ready at once.
     pub(crate) fn ready() -> Renaming {
-        Renaming { answers: None, asked: Arc::default(), fails: Arc::default() }
+        Renaming { answers: None, asked: Arc::default(), fails: Arc::default(), kept: None }
     }
 
     /// A converter that waits for [`Renaming::answer`].
     pub(crate) fn waiting() -> Renaming {
         Renaming { answers: Some(Arc::new(Semaphore::new(0))), ..Renaming::ready() }
+    }
+
+    /// A converter that is ready at once, and whose results are kept.
+    pub(crate) fn keeping() -> Renaming {
+        Renaming { kept: Some(Arc::default()), ..Renaming::ready() }
+    }
+
+    /// A converter that waits for [`Renaming::answer`], and whose results are kept.
+    pub(crate) fn keeping_and_waiting() -> Renaming {
+        Renaming { kept: Some(Arc::default()), ..Renaming::waiting() }
     }
 
     /// Lets the next `count` batches be answered.
@@ -79,6 +90,10 @@ impl Converter for Renaming {
 
     fn asks_others(&self) -> bool {
         self.answers.is_some()
+    }
+
+    fn kept(&self) -> Option<&Arc<Kept>> {
+        self.kept.as_ref()
     }
 }
 

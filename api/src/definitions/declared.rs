@@ -3,8 +3,10 @@
 //! Owns which of them are served, and what of a kind stays the same when its definition is written again: its tables as long as
 //! the schema of a version is the same, and its watches as long as the form of its objects is.
 //!
-//! Invariant: what is served of a definition is a function of its object and its record, whatever came before, and of whether another
-//! kind has its place.
+//! Of definitions whose statuses say the same kind of a group one is served: that which asked for the kind, and of these the oldest.
+//!
+//! Invariant: what is served is a function of the objects and records, whatever order they came in; of a definition that has no rival it
+//! is one of its own object and record, and of whether a built-in kind has its place.
 //! Invariant: no change is lost: those that were not made are told again, also after a panic of whoever was to make them.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -19,7 +21,7 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 use orch_schema::{ResourceType, Schema};
 
-use super::converter;
+use super::converter::{self, Servers};
 use super::outline::Outline;
 use super::record::{DefinitionRecord, record_key};
 use super::tables::VersionTables;
@@ -34,23 +36,43 @@ pub(super) struct Declared {
     sources: [Arc<str>; 2],
     /// Where tables are made.
     builder: Builder,
+    /// The servers of conversion webhooks; `None`: none is called.
+    servers: Option<Servers>,
     entries: BTreeMap<Arc<str>, Entry>,
     /// Names of the definitions that changed since what is served was noted.
     changed: BTreeSet<Arc<str>>,
-    /// Names of those that are not served, because another kind has their place.
+    /// Names of those that are not served, because a built-in kind has their place.
     refused: BTreeSet<Arc<str>>,
+    /// The definitions that say they have a kind, by that: one is served, the first.
+    claims: BTreeMap<KindPlace, BTreeSet<Rank>>,
     /// The state that was read was found wrong: the next one is read with distrust.
     is_distrusted: bool,
 }
 
+/// Group and kind.
+type KindPlace = [String; 2];
+
+/// The place of a definition among those of one kind, by order: the kind is not the one that it asked for, the revision at which it was
+/// created, its name.
+type Rank = (bool, Revision, Arc<str>);
+
 /// One definition.
 #[derive(Default)]
 struct Entry {
+    claim: Option<(KindPlace, Rank)>,
     object: Option<SharedObject>,
     record: Option<SharedObject>,
     served: Option<Served>,
     /// What is served was read from a wrong state: neither tables nor watches of it are kept, whatever their revisions say.
     is_wrong: bool,
+}
+
+/// What a definition says is to be served.
+struct Declaration {
+    served: Served,
+    /// The kinds for a registry.
+    kinds: Vec<Kind>,
+    claim: Option<(KindPlace, Rank)>,
 }
 
 /// A definition whose objects are served.
@@ -94,8 +116,13 @@ impl Declared {
     /// No definition yet; kinds stand on the types of `base`.
     pub(super) fn new(base: Arc<Schema>, brand: &'static Brand, builder: Builder) -> Self {
         let (sources, changed, refused) = (super::sources(), BTreeSet::new(), BTreeSet::new());
-        let entries = BTreeMap::new();
-        Declared { base, brand, sources, builder, entries, changed, refused, is_distrusted: false }
+        let (entries, claims, servers, is_distrusted) = (BTreeMap::new(), BTreeMap::new(), None, false);
+        Declared { base, brand, sources, builder, servers, entries, changed, refused, claims, is_distrusted }
+    }
+
+    /// The same, where conversion webhooks are called by `servers`.
+    pub(super) fn with_servers(self, servers: Option<Servers>) -> Self {
+        Declared { servers, ..self }
     }
 
     /// Keeps nothing of what is served of the definitions that are others in the state that is read next: that of the last one
@@ -105,21 +132,58 @@ impl Declared {
     }
 
     /// The change to what is served now: the same until [`Declared::note_served`] is told that it was made.
-    pub(super) fn settle(&self) -> Settled {
+    pub(super) fn settle(&mut self) -> Settled {
         let mut settled = Settled::default();
-        self.changed.iter().for_each(|name| self.settle_one(name, &mut settled));
+        let mut looked: BTreeMap<Arc<str>, Option<Declaration>> = BTreeMap::new();
+        let mut disputed = BTreeSet::new();
+        for name in &self.changed {
+            let Some(entry) = self.entries.get(name) else { continue };
+            let declared = entry.declare(name, self);
+            let claim = declared.as_ref().and_then(|declared| declared.claim.clone());
+            let before = self
+                .entries
+                .get_mut(name)
+                .and_then(|entry| std::mem::replace(&mut entry.claim, claim.clone()));
+            if let Some((place, rank)) = before {
+                remove_claim(&mut self.claims, &place, &rank);
+                disputed.insert(place);
+            }
+            if let Some((place, rank)) = claim {
+                self.claims.entry(place.clone()).or_default().insert(rank);
+                disputed.insert(place);
+            }
+            looked.insert(name.clone(), declared);
+        }
+        let rivals = disputed.iter().filter_map(|place| self.claims.get(place)).flatten();
+        for (_, _, name) in rivals {
+            if !looked.contains_key(name)
+                && let Some(entry) = self.entries.get(name)
+            {
+                looked.insert(name.clone(), entry.declare(name, self));
+            }
+        }
+        looked.into_iter().for_each(|(name, declared)| self.settle_one(&name, declared, &mut settled));
         if !settled.gone.is_empty() {
             // One of the places that are free now may be theirs.
             let waiting = self.refused.difference(&self.changed);
-            waiting.for_each(|name| self.settle_one(name, &mut settled));
+            for name in waiting {
+                let declared = self.entries.get(name).and_then(|entry| entry.declare(name, self));
+                self.settle_one(name, declared, &mut settled);
+            }
         }
         settled
     }
 
-    fn settle_one(&self, name: &Arc<str>, settled: &mut Settled) {
+    /// Whether no other definition comes before that of `claim`.
+    fn is_first(&self, claim: Option<&(KindPlace, Rank)>) -> bool {
+        claim.is_none_or(|(place, rank)| self.claims.get(place).and_then(BTreeSet::first) == Some(rank))
+    }
+
+    fn settle_one(&self, name: &Arc<str>, declared: Option<Declaration>, settled: &mut Settled) {
         let Some(entry) = self.entries.get(name) else { return };
-        let (next, kinds) = match entry.declare(name, self) {
-            Some((served, kinds)) => (Some(served), Some(kinds)),
+        let declared = declared.filter(|declared| self.is_first(declared.claim.as_ref()));
+        let (next, kinds) = match declared {
+            Some(Declaration { served, kinds, .. }) => (Some(served), Some(kinds)),
             None => (None, None),
         };
         let is_same = match (&entry.served, &next) {
@@ -198,6 +262,14 @@ impl Derived for Declared {
     }
 }
 
+fn remove_claim(claims: &mut BTreeMap<KindPlace, BTreeSet<Rank>>, place: &KindPlace, rank: &Rank) {
+    let Some(ranks) = claims.get_mut(place) else { return };
+    ranks.remove(rank);
+    if ranks.is_empty() {
+        claims.remove(place);
+    }
+}
+
 fn is_same_object(one: &SharedObject, other: &SharedObject) -> bool {
     Arc::ptr_eq(one, other) || one.revision == other.revision && one.json == other.json
 }
@@ -207,13 +279,13 @@ impl Entry {
         if source == RECORDS { self.record.as_ref() } else { self.object.as_ref() }
     }
 
-    /// What is served of the definition, and the kinds for a registry; `None`: nothing is.
-    fn declare(&self, name: &str, of: &Declared) -> Option<(Served, Vec<Kind>)> {
+    /// What is served of the definition if it has no rival; `None`: nothing is.
+    fn declare(&self, name: &Arc<str>, of: &Declared) -> Option<Declaration> {
         let (object, record) = (self.object.as_ref()?, self.record.as_ref()?);
         let outline = match Outline::of(&object.json) {
             Ok(outline) => outline,
             Err(error) => {
-                tracing::error!(%error, definition = name, "a stored definition cannot be read and is not served");
+                tracing::error!(%error, definition = %name, "a stored definition cannot be read and is not served");
                 return None;
             }
         };
@@ -221,10 +293,16 @@ impl Entry {
         let key = record_key(name)?;
         let known = DefinitionRecord::of(record);
         let before = self.served.as_ref().filter(|_| !self.is_wrong);
-        let maker = Maker { object, outline: &outline, record: &known, before, of };
+        let maker = Maker { name, object, outline: &outline, record: &known, before, of };
         let (revision, created) = (record.revision, record.created);
         let (served, declared) = maker.make(stage, Record { key, revision, created })?;
-        Some((served, declared.kinds()))
+        // Every version has the same kind.
+        let claim = declared.versions.first().map(|version| {
+            let kind = version.definition.kind.clone();
+            let is_other = kind != outline.0.at("spec").at("names").text("kind");
+            ([outline.group().to_owned(), kind], (is_other, created, name.clone()))
+        });
+        Some(Declaration { served, kinds: declared.kinds(), claim })
     }
 }
 
@@ -242,6 +320,7 @@ impl Served {
 
 /// Makes what is served of one definition.
 struct Maker<'a> {
+    name: &'a str,
     object: &'a SharedObject,
     outline: &'a Outline,
     record: &'a DefinitionRecord,
@@ -267,7 +346,7 @@ impl Maker<'_> {
             stored: stored.clone(),
             stored_type: VersionTables::root(&self.of.base),
             stored_schema: versions.get(name)?.tables.tables(),
-            converter: converter::of(&outline.0),
+            converter: converter::of(self.name, &outline.0, self.of.brand, self.of.servers.as_ref()),
             record: Some(record),
             stage,
         };

@@ -25,11 +25,11 @@ mod tests;
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use futures::future::select;
+use futures::future::{Either, select};
 use orch_proto::Brand;
 use orch_raft::object::SharedObject;
 use orch_raft::{Revision, Store};
@@ -38,10 +38,13 @@ use orch_schema::value::Value;
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
+use self::converter::Servers;
 use self::declared::{Declared, Settled};
 use self::outline::Outline;
+use crate::ambient::Ambient;
 use crate::follow::{Applied, Builder, Follower, any_changed};
 use crate::registry::{Handle, Registry, storage_of};
+use crate::webhook::Webhooks;
 
 /// Storage resource of the definitions.
 pub const DEFINITIONS: &str = "customresourcedefinitions.apiextensions";
@@ -71,11 +74,13 @@ struct Shared {
     seen: Mutex<Option<Seen>>,
     /// The store's count of revoked states as of what is served, without a lock: each request for a custom kind looks.
     trusted: AtomicU64,
-    /// Held while a quorum is asked for the newest state.
-    refreshing: tokio::sync::Mutex<u64>,
+    /// Held while a quorum is asked for the newest state: the number of the last refresh that is over, and whether a quorum answered.
+    refreshing: tokio::sync::Mutex<(u64, bool)>,
     /// Number of the last refresh that began.
     begun: Mutex<u64>,
     builder: Builder,
+    /// The servers of conversion webhooks, as soon as this node calls any.
+    servers: OnceLock<Servers>,
 }
 
 /// A state.
@@ -113,7 +118,14 @@ impl Definitions {
             refreshing: tokio::sync::Mutex::default(),
             begun: Mutex::default(),
             builder,
+            servers: OnceLock::new(),
         }))
+    }
+
+    /// Has conversion webhooks called by `webhooks`. It is said once, before the definitions are read; otherwise none is called.
+    pub(crate) fn call_webhooks(&self, webhooks: Webhooks, ambient: Arc<dyn Ambient>) {
+        let servers = Servers::new(webhooks, ambient);
+        assert!(self.0.servers.set(servers).is_ok(), "a node has one way to call webhooks");
     }
 
     /// Whether what is served was derived from a state of `store` that was not revoked since.
@@ -167,10 +179,10 @@ impl Definitions {
             }
             none => {
                 let empty = Declared::new(self.0.base.clone(), self.0.brand, self.0.builder);
-                none.insert(Follower::new(empty, applied))
+                none.insert(Follower::new(empty.with_servers(self.0.servers.get().cloned()), applied))
             }
         };
-        let mut change = follower.value().settle();
+        let mut change = follower.value_mut().settle();
         let refused = if change.is_nothing() { Vec::new() } else { replace(served, &mut change) };
         follower.value_mut().note_served(change, refused);
         let revision = applied.state.applied();
@@ -178,22 +190,28 @@ impl Definitions {
         self.0.trusted.store(applied.revocations(), Ordering::Relaxed);
     }
 
-    /// The same, of a state that is no older than the call. Calls that come together ask the quorum once.
-    pub async fn refresh<S: Store>(&self, store: &S, served: &Handle) {
+    /// The same, of a state that is no older than the call; `false`: no quorum told of it, and the state is the one that this node has.
+    /// Calls that come together ask the quorum once.
+    pub async fn refresh<S: Store>(&self, store: &S, served: &Handle) -> bool {
         let wanted = *self.0.begun.lock() + 1;
         let mut done = self.0.refreshing.lock().await;
-        if *done < wanted {
+        if done.0 < wanted {
             let number = {
                 let mut begun = self.0.begun.lock();
                 *begun += 1;
                 *begun
             };
             let (asked, given_up) = (pin!(newest(store)), pin!(store.sleep(REFRESH_MAX)));
-            select(asked, given_up).await;
-            *done = number;
+            let is_newest = match select(asked, given_up).await {
+                Either::Left((is_newest, _)) => is_newest,
+                Either::Right(_) => false,
+            };
+            *done = (number, is_newest);
         }
+        let is_newest = done.1;
         drop(done);
         self.catch_up(store, served).await;
+        is_newest
     }
 
     /// Keeps what is served equal to the definitions.
@@ -209,13 +227,14 @@ impl Definitions {
     }
 }
 
-/// Waits until `store` has applied what was written before.
-async fn newest<S: Store>(store: &S) {
+/// Waits until `store` has applied what was written before. `false`: it has not.
+async fn newest<S: Store>(store: &S) -> bool {
     match store.barrier().await {
-        Ok(revision) => {
-            store.wait_applied(revision, REFRESH_MAX).await;
+        Ok(revision) => store.wait_applied(revision, REFRESH_MAX).await,
+        Err(error) => {
+            tracing::debug!(%error, "a path is looked for in the state that this node has");
+            false
         }
-        Err(error) => tracing::debug!(%error, "a path is looked for in the state that this node has"),
     }
 }
 

@@ -73,6 +73,34 @@ async fn a_kind_whose_place_is_taken_is_served_once_that_is_free() {
 }
 
 #[tokio::test]
+async fn of_two_definitions_of_one_kind_the_same_is_served_whatever_came_first() {
+    // The first asked for another kind: somebody has written its status by hand.
+    let mut stolen = definition("apples", "Fruit", "a");
+    stolen["spec"]["names"]["kind"] = json!("Apple");
+    let (store, served, definitions) = followed();
+    write(&store, &stolen).await;
+    definitions.catch_up(&store, &served).await;
+    assert!(serves(&served, "apples"));
+    let right = definition("pears", "Fruit", "a");
+    write(&store, &right).await;
+    definitions.catch_up(&store, &served).await;
+    assert!(serves(&served, "pears") && !serves(&served, "apples"), "that which asked for the kind");
+    write(&store, &definition("nuts", "Fruit", "a")).await;
+    definitions.catch_up(&store, &served).await;
+    assert!(serves(&served, "pears") && !serves(&served, "nuts"), "the oldest of those");
+    // A node that starts reads them in the order of their names.
+    let registry = Registry::builtin(&ORCH);
+    let (started, anew) = (Handle::new(registry.clone()), Definitions::new(&registry, Builder::Caller));
+    anew.catch_up(&store, &started).await;
+    for plural in ["apples", "pears", "nuts"] {
+        assert_eq!(serves(&started, plural), serves(&served, plural), "{plural}");
+    }
+    remove(&store, "pears.example.com").await;
+    definitions.catch_up(&store, &served).await;
+    assert!(serves(&served, "nuts") && !serves(&served, "apples"));
+}
+
+#[tokio::test]
 async fn of_a_state_that_was_found_wrong_no_table_and_no_watch_is_kept() {
     let (wrong, served, definitions) = followed();
     for (plural, kind) in [("apples", "Apple"), ("pears", "Pear")] {

@@ -48,7 +48,7 @@ use self::in_flight::InFlightLimits;
 pub use self::initial_events::InitialEvents;
 use self::level::{Entered, Waiter};
 pub use self::seat::Seat;
-pub(crate) use self::seat::hold_while_sent;
+pub(crate) use self::seat::{hold_for_a_while, hold_while_sent};
 pub(crate) use self::width::Watcher;
 use self::width::estimate;
 use crate::ambient::Ambient;

@@ -17,7 +17,7 @@ use super::in_flight::Place;
 use super::initial_events::InitialEvents;
 use super::queueset::Ticket;
 
-/// Longest hold of a seat for a response that is being sent: a gigabyte on a fast network.
+/// Longest hold of a seat for a response that is being sent, or that another server makes: a gigabyte on a fast network.
 const SENDING_MAX: Duration = Duration::from_secs(1);
 
 /// The seats of one request, or its place among the requests under way.
@@ -108,21 +108,35 @@ pub(crate) fn hold_while_sent<S: Store>(
     initial_events: Option<InitialEvents>,
     store: &S,
 ) -> Response<Body> {
-    let seat = Arc::new(Mutex::new(Some(seat)));
-    let free = |seat: &Mutex<Option<Seat>>| drop(seat.lock().unwrap_or_else(PoisonError::into_inner).take());
-    let (timed, store) = (Arc::downgrade(&seat), store.clone());
-    tokio::spawn(async move {
-        store.sleep(SENDING_MAX).await;
-        if let Some(seat) = timed.upgrade() {
-            free(&seat);
-        }
-    });
+    let seat = hold_for_a_while(seat, store);
     response.map(|body| {
         Body::new(body.map_frame(move |frame| {
             if initial_events.as_ref().is_some_and(|events| !events.are_due()) {
-                free(&seat);
+                seat.free();
             }
             frame
         }))
     })
+}
+
+/// A seat that is given back when this is dropped, or after a while.
+pub(crate) struct HeldSeat(Arc<Mutex<Option<Seat>>>);
+
+impl HeldSeat {
+    fn free(&self) {
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// Keeps `seat` until the result is dropped, or until a client that reads at once, or a server that answers at once, would be done.
+pub(crate) fn hold_for_a_while<S: Store>(seat: Seat, store: &S) -> HeldSeat {
+    let seat = Arc::new(Mutex::new(Some(seat)));
+    let (timed, store) = (Arc::downgrade(&seat), store.clone());
+    tokio::spawn(async move {
+        store.sleep(SENDING_MAX).await;
+        if let Some(seat) = timed.upgrade() {
+            HeldSeat(seat).free();
+        }
+    });
+    HeldSeat(seat)
 }

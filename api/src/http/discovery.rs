@@ -9,16 +9,30 @@ use orch_proto::Brand;
 use super::headers::{accept, header_text};
 use super::respond;
 use super::stages::Arrived;
+use crate::aggregation::Merged;
 use crate::error::ApiError;
 use crate::negotiate::{Encoding, JSON, Representation, clauses, encoding_of, negotiate_whole, wants_pretty};
 use crate::registry::discovery::{Aggregated, GROUP_STEM, LIST_KIND, LIST_MESSAGE, Plain, VERSIONS};
 use crate::render::{meta_document, whole_document};
 
-/// The response with the document at `path`, which has no trailing slash.
+/// Whether the document at `path` may tell of groups that aggregated servers have.
+pub(super) fn may_be_merged(path: &str) -> bool {
+    let group = path.strip_prefix(NAMED).and_then(|rest| rest.strip_prefix('/'));
+    path == NAMED || group.is_some_and(|group| !group.contains('/'))
+}
+
+/// The path of the named groups.
+const NAMED: &str = "/apis";
+
+/// The response with the document at `path`, which has no trailing slash. `merged`: the documents in place of the registry's.
 ///
 /// # Errors
 /// `UnknownPath`, `NoPage`: there is none. `MethodNotAllowed`: the method is no read.
-pub(super) async fn answer(arrived: &Arrived, path: &str) -> Result<Response<Body>, ApiError> {
+pub(super) async fn answer(
+    arrived: &Arrived,
+    path: &str,
+    merged: Option<&Merged>,
+) -> Result<Response<Body>, ApiError> {
     let registry = &arrived.served().registry;
     if let Some(making) = registry.discovery_to_make(path) {
         // Definitions may give a group thousands of resources: a thread for blocking work does that once.
@@ -28,7 +42,14 @@ pub(super) async fn answer(arrived: &Arrived, path: &str) -> Result<Response<Bod
             return Err(ApiError::Internal(format!("discovery at {path} cannot be made")));
         }
     }
-    let found = if path == "/api" { Some(&arrived.served().node.versions) } else { registry.discovery(path) };
+    let found = match merged {
+        _ if path == "/api" => Some(&arrived.served().node.versions),
+        Some(merged) if path == NAMED => Some(&merged.groups),
+        Some(merged) => {
+            path.rsplit('/').next().and_then(|group| merged.group(group)).or(registry.discovery(path))
+        }
+        None => registry.discovery(path),
+    };
     let Some(document) = found else { return Err(arrived.not_found_error()) };
     if arrived.method != Method::GET && arrived.method != Method::HEAD {
         return Err(ApiError::MethodNotAllowed);
@@ -36,7 +57,10 @@ pub(super) async fn answer(arrived: &Arrived, path: &str) -> Result<Response<Bod
     let accept = accept(&arrived.headers);
     let aggregated = aggregated_version(path, accept.as_deref().unwrap_or_default(), registry.brand);
     if let Some((version, encoding)) = aggregated
-        && let Some(found) = registry.aggregated_discovery(path == "/api", version)
+        && let Some(found) = match merged {
+            Some(merged) if path == NAMED => merged.aggregated(version),
+            _ => registry.aggregated_discovery(path == "/api", version),
+        }
     {
         return Ok(answer_aggregated(found, encoding, arrived));
     }

@@ -23,6 +23,7 @@ mod openapi;
 mod own_paths;
 mod pages;
 mod pool;
+mod relay;
 mod respond;
 mod rights;
 mod room;

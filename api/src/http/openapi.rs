@@ -10,6 +10,8 @@ use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, LOCATION, VARY,
 };
 use http::{HeaderMap, Method, Response, StatusCode};
+use orch_schema::json;
+use orch_schema::value::Value;
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
@@ -19,6 +21,7 @@ use super::respond;
 use super::served::Served;
 use super::stages::Arrived;
 use crate::ambient::Timestamp;
+use crate::document;
 use crate::error::ApiError;
 use crate::negotiate::clauses;
 use crate::openapi::{Document, Form, VERSION_2, VERSION_3, url};
@@ -52,16 +55,21 @@ pub(super) fn is_openapi_path(path: &str) -> bool {
         .any(|root| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// The response to a request for the document at `path`, which has no empty segments.
+/// The response to a request for the document at `path`, which has no empty segments. `elsewhere`: entries that the index has besides
+/// this server's, the path of each document and where it is.
 pub(super) async fn answer(
     arrived: &Arrived,
     path: &str,
     now: Timestamp,
+    elsewhere: Vec<(String, String)>,
 ) -> Result<Response<Body>, ApiError> {
     let Some(form) = form(path, accept(&arrived.headers).as_deref()) else {
         return Ok(empty(StatusCode::NOT_ACCEPTABLE));
     };
-    let document = find(arrived.served().clone(), path, form).await?;
+    let mut document = find(arrived.served().clone(), path, form).await?;
+    if !elsewhere.is_empty() {
+        document = on_blocking_thread(path, move || indexed(&document, &elsewhere)).await?;
+    }
     if arrived.method != Method::GET && arrived.method != Method::HEAD {
         return Err(ApiError::MethodNotAllowed);
     }
@@ -118,6 +126,15 @@ async fn find(served: Served, path: &str, form: Form) -> Result<Arc<Document>, A
     let asked = path.to_owned();
     let found = on_blocking_thread(path, move || served.openapi(&asked, form)).await?;
     found.ok_or(ApiError::UnknownPath)
+}
+
+/// The index with these further entries.
+fn indexed(index: &Document, elsewhere: &[(String, String)]) -> io::Result<Arc<Document>> {
+    let mut index: Value = serde_json::from_slice(&index.text()?)?;
+    for (path, url) in elsewhere {
+        index["paths"][path.as_str()] = json!({"serverRelativeURL": url});
+    }
+    document::whole(&index.to_string()).map(Arc::new)
 }
 
 /// Making and decompressing documents take a blocking thread: they would hold up one that serves.

@@ -15,6 +15,7 @@ use crate::authn::service_account::{DISCOVERY_PATH, KEYS_PATH};
 use crate::error::ApiError;
 use crate::follow::Applied;
 use crate::negotiate::require;
+use crate::openapi::VERSION_3;
 use crate::request::without_trailing_slash;
 
 /// Each serves a page, or pages below it.
@@ -69,7 +70,14 @@ impl<S: Store> Api<S> {
     ) -> Result<Response<Body>, ApiError> {
         let arrived = seated.arrived();
         if openapi::is_openapi_path(path) {
-            let response = openapi::answer(arrived, path, self.pipeline.ambient.now()).await?;
+            let elsewhere = match path == VERSION_3 {
+                true => {
+                    let applied = Applied::of(&self.pipeline.store);
+                    self.pipeline.aggregation.openapi(&arrived.served().registry, &applied).await
+                }
+                false => Vec::new(),
+            };
+            let response = openapi::answer(arrived, path, self.pipeline.ambient.now(), elsewhere).await?;
             let bytes = response.body().size_hint().lower();
             return match usize::try_from(bytes).unwrap_or(usize::MAX) {
                 small if small < COUNTED_BYTES_MIN => Ok(response),

@@ -12,6 +12,7 @@ use super::own_paths::is_own;
 use super::stages::{Page, Seated};
 use super::{Api, discovery, respond};
 use crate::error::ApiError;
+use crate::follow::Applied;
 use crate::request::without_trailing_slash;
 
 impl<S: Store> Api<S> {
@@ -37,6 +38,13 @@ impl<S: Store> Api<S> {
             let index = || respond::json(200, self.index(&arrived.served().registry));
             return if is_read { Ok(index()) } else { Err(ApiError::MethodNotAllowed) };
         }
-        discovery::answer(arrived, path).await
+        let merged = match discovery::may_be_merged(path) {
+            true => {
+                let applied = Applied::of(&self.pipeline.store);
+                self.pipeline.aggregation.discovery(&arrived.served().registry, &applied).await
+            }
+            false => None,
+        };
+        discovery::answer(arrived, path, merged.as_deref()).await
     }
 }

@@ -60,6 +60,7 @@ use orch_rules::selector::{FieldSelector, LabelSelector, SelectableFields};
 use orch_schema::budget::Budget;
 
 use crate::admission::{Attributes, Chain, Operation};
+use crate::aggregation::Aggregation;
 use crate::allocation::Allocator;
 use crate::ambient::Ambient;
 use crate::authn::User;
@@ -152,8 +153,10 @@ pub struct Pipeline<S> {
     pub shared_events: SharedEvents,
     /// The definitions of custom kinds, which what is served follows.
     pub definitions: Definitions,
-    /// The webhooks that objects name. None are called unless they are set.
+    /// The webhooks that objects name. None are called unless they are set ([`Pipeline::call_webhooks`]).
     pub webhooks: Webhooks,
+    /// The groups and versions that other servers answer. None is asked unless there is a way to them.
+    pub aggregation: Aggregation,
     /// Selectors of disruption budgets, for evictions.
     budget_selectors: Maintained<BudgetSelectors>,
 }
@@ -215,8 +218,15 @@ impl<S: Store> Pipeline<S> {
             watch_batch_delay: WATCH_BATCH_DELAY,
             shared_events: SharedEvents::default(),
             webhooks: Webhooks::none(),
+            aggregation: Aggregation::none(Builder::default()),
             budget_selectors,
         }
+    }
+
+    /// Has `webhooks` called: those of admission and of conversion. Said once, before definitions are read.
+    pub fn call_webhooks(&mut self, webhooks: Webhooks) {
+        self.definitions.call_webhooks(webhooks.clone(), self.ambient.clone());
+        self.webhooks = webhooks;
     }
 
     /// The registry that is served now. A request asks once, when it begins.

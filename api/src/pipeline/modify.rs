@@ -17,12 +17,13 @@ use orch_schema::value::Value;
 
 use super::admit::LOOKS;
 use super::judged::{Judged, Rejected, Write};
-use super::staged::{is_current, tree_for_rules};
+use super::staged::{Asking, is_current, tree_for_rules};
 use super::stored::{is_same, tree_of, without_revision};
 use super::turns::{HeldTurns, without_turns};
 use super::{Pipeline, Request, WriteOutcome, Written};
 use crate::admission::{self, Additions, Attributes, Extent, Finality, Refused, View};
 use crate::error::ApiError;
+use crate::request::Verb;
 
 /// A version of an object that is to be changed.
 pub(super) struct Current<'a> {
@@ -233,8 +234,9 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
 
     /// The tree of `before` in the form of its kind's rules, by the conversion stage. The turns are let go while it waits.
     async fn converted(&mut self, before: &SharedObject) -> Result<Value, ApiError> {
-        let Request { resource, budget, .. } = self.request;
-        let converting = pin!(tree_for_rules(resource, before, budget));
+        let Request { verb, resource, budget, .. } = self.request;
+        let asking = if verb == Verb::Delete { Asking::Anew } else { Asking::Once };
+        let converting = pin!(tree_for_rules(resource, before, asking, budget));
         without_turns(converting, budget, &mut self.turns).await.0
     }
 

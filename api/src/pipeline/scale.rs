@@ -21,7 +21,7 @@ use super::media_type::patch_media_type;
 use super::modify::{Attempt, Current};
 use super::options::Options;
 use super::patch_body::{APPLY, Parsed, Patch};
-use super::staged::{self, tree_for_rules};
+use super::staged::{self, Asking, tree_for_rules};
 use super::update::{check_name, check_version, is_freed, names_version};
 use super::{Answer, Pipeline, Request, WriteOutcome, Written};
 use crate::admission::{Additions, Attributes, Operation, Refused, View};
@@ -94,7 +94,7 @@ impl<S: Store> Pipeline<S> {
         let scaled = Scaled::new(request)?;
         if request.verb == Verb::Get {
             let object = self.get(scaled.object).await?;
-            let tree = tree_for_rules(scaled.object.resource, &object, request.budget).await?;
+            let tree = tree_for_rules(scaled.object.resource, &object, Asking::Anew, request.budget).await?;
             if !scaled.has_replicas(&tree) {
                 let path = quoted(&scaled.replicas_path());
                 return Err(ApiError::BadRequest(format!("the spec replicas field {path} does not exist")));

@@ -23,17 +23,18 @@ use orch_schema::{
 
 use super::stored::tree_of;
 use super::{Answer, ListAnswer, Written};
-use crate::conversion::{Batch, Converted, Failure, Piece, Staged};
+use crate::conversion::{Batch, Converted, Failure, Known, Piece, Staged};
 use crate::error::ApiError;
 use crate::registry::{Resource, Tables};
 use crate::waiting::waited;
 
-/// Objects that a converter is asked about at once: a page of usual size. More are asked about one batch after another, so
-/// that the trees of one batch alone are in memory.
-pub(crate) const BATCH_OBJECTS_MAX: usize = 500;
+/// Objects that a converter is asked about at once: ten questions for the largest lists that are common, of 10,000 objects. More are
+/// asked about one batch after another, so that the trees of one batch alone are in memory.
+pub(crate) const BATCH_OBJECTS_MAX: usize = 1000;
 
-/// Bytes of the JSON of a batch, of which a larger object has one of its own: about what one decoded body may hold.
-const BATCH_BYTES_MAX: usize = 4 << 20;
+/// Bytes of the JSON of a batch, of which a larger object has one of its own: 1000 objects of usual size, some two kilobytes, and
+/// half of what one decoded body may hold.
+pub(crate) const BATCH_BYTES_MAX: usize = 2 << 20;
 
 /// Objects behind the stage: ready, or a future that waits for another server.
 pub(crate) type Staging<T> =
@@ -77,6 +78,42 @@ pub(crate) fn begin(
     })
 }
 
+/// The same for a watch. Objects that were converted for others are not converted again, and a question that is under way for others
+/// is waited for: a change is asked about once for all watches of a form.
+pub(crate) fn begin_shared(
+    resource: &Arc<Resource>,
+    staged: &Staged,
+    objects: Vec<SharedObject>,
+) -> Staging<SharedObject> {
+    let Some(kept) = staged.converter.kept() else { return begin(resource, staged, objects) };
+    let known = kept.claim(&staged.shown, &objects, |unknown| {
+        let (resource, staged) = (resource.clone(), staged.clone());
+        // Whoever asks first begins it behind the lock.
+        async move { begin(&resource, &staged, unknown).await }.boxed()
+    });
+    let shown = |known: &Known| match known {
+        Known::Shown(object) => Some(object.clone()),
+        Known::Asked(..) => None,
+    };
+    if let Some(all) = known.iter().map(shown).collect() {
+        return Either::Left(ready(Ok(all)));
+    }
+    let waiting = async move {
+        let mut all = Vec::with_capacity(known.len());
+        for known in known {
+            all.push(match known {
+                Known::Shown(object) => object,
+                Known::Asked(asking, at) => {
+                    let answered = asking.await?;
+                    answered.get(at).cloned().ok_or(ApiError::DeadlineExceeded)?
+                }
+            });
+        }
+        Ok(all)
+    };
+    Either::Right(waiting.boxed())
+}
+
 /// Puts `objects` into the form of `resource`'s version.
 ///
 /// # Errors
@@ -93,10 +130,13 @@ pub(crate) async fn convert_all(
         if places.is_empty() {
             return Ok(());
         }
-        let batch = places.iter().map(|at| objects[*at].clone()).collect();
-        let converted = waited(begin(resource, staged, batch), budget).await?;
+        let batch: Vec<SharedObject> = places.iter().map(|at| objects[*at].clone()).collect();
+        let converted = waited(begin(resource, staged, batch.clone()), budget).await?;
         // What a stopped request has converted is not whole.
         budget.check()?;
+        if let Some(kept) = staged.converter.kept() {
+            kept.keep(&staged.shown, &batch, &converted);
+        }
         for (at, shown) in places.into_iter().zip(converted) {
             objects[at] = shown;
         }
@@ -120,15 +160,30 @@ fn next_batch(staged: &Staged, objects: &[SharedObject], rest: &mut usize) -> Ve
     places
 }
 
+/// Whether another server is asked about an object that it has converted before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asking {
+    /// It is: for what is shown of one object, and for its removal.
+    Anew,
+    /// It is not: for what a change begins with, as in the reference, and for the removal of objects that were listed.
+    Once,
+}
+
 /// The tree of a stored object in the form that the rules of its kind apply to: of a declared kind that of the request's
 /// version, of a built-in kind the stored one.
 pub(super) async fn tree_for_rules(
     resource: &Arc<Resource>,
     object: &SharedObject,
+    asking: Asking,
     budget: &Budget,
 ) -> Result<Value, ApiError> {
     if is_current(resource, object) {
         return tree_of(object);
+    }
+    let kept = resource.staged().filter(|_| asking == Asking::Once);
+    let kept = kept.and_then(|staged| staged.converter.kept()?.find(&staged.shown, object));
+    if let Some(shown) = kept {
+        return tree_of(&shown);
     }
     let mut objects = [object.clone()];
     Box::pin(convert_all(resource, &mut objects, budget)).await?;
@@ -187,12 +242,22 @@ async fn shown_staged(
     })
 }
 
-/// Puts the objects of a list into the form of `resource`'s version.
+/// Puts the objects of a list into the form of `resource`'s version. Those that another server has converted before are not sent again.
 pub(super) async fn shown_list(
     resource: &Arc<Resource>,
     list: &mut ListAnswer,
     budget: &Budget,
 ) -> Result<(), ApiError> {
+    if let Some(staged) = resource.staged()
+        && let Some(kept) = staged.converter.kept()
+    {
+        let old = list.objects.iter_mut().take_while(|_| count_step());
+        for object in old.filter(|object| !is_shown(staged, object)) {
+            if let Some(shown) = kept.find(&staged.shown, object) {
+                *object = shown;
+            }
+        }
+    }
     convert_all(resource, &mut list.objects, budget).await
 }
 
@@ -297,6 +362,10 @@ fn convert_with_tables(
         job.values.push(Value::Null);
         job.sent.push((at, Identity::of(&object)));
         batch.push(Piece { written_as, object });
+    }
+    // Of a stopped request objects are missing, or not whole: no other server is told of them.
+    if !count_step() {
+        return Either::Left(ready(Err(ApiError::DeadlineExceeded)));
     }
     if batch.is_empty() {
         return Either::Left(ready(job.finish(Ok(Converted::new()))));

@@ -211,6 +211,12 @@ impl Registry {
         self.group(group).is_some_and(|group| group.version(version).is_some())
     }
 
+    /// Whether this group has this version with resources that no definition declares: it is never another server's.
+    pub fn is_built_in(&self, group: &str, version: &str) -> bool {
+        let version = self.group(group).and_then(|group| group.version(version));
+        version.is_some_and(|version| !version.is_declared())
+    }
+
     /// The groups, in the order of discovery.
     pub fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
         self.groups.iter()

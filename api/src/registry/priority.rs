@@ -3,6 +3,8 @@
 //! Owns the table, which is the reference's. Discovery sorts groups by it, and the objects that register the groups tell it
 //! (`controllers::api_services`). Groups and versions of definitions have ranks of their own, below all built-in ones.
 
+use super::Registry;
+
 /// The rank of a group and version; higher ones come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priority {
@@ -30,6 +32,14 @@ impl Priority {
 /// The rank of the built-in group with this stem; `None`: there is no such group.
 pub(super) fn of_group(stem: &str) -> Option<i64> {
     row(stem).map(|(_, group, _)| *group)
+}
+
+impl Registry {
+    /// The rank of a built-in version of the group called `group`; of an empty version that of the group alone.
+    pub(crate) fn priority(&self, group: &str, version: &str) -> Priority {
+        let stem = group.strip_suffix(self.brand.group_domain).and_then(|stem| stem.strip_suffix('.'));
+        Priority::built_in(stem.unwrap_or(group), version)
+    }
 }
 
 /// The stem of a group, its rank, and the ranks of its versions.
@@ -74,7 +84,6 @@ mod tests {
     use orch_proto::brand::ORCH;
 
     use super::*;
-    use crate::registry::Registry;
 
     #[test]
     fn every_built_in_version_has_a_rank() {

@@ -35,6 +35,11 @@ impl Query {
         Query { pairs: pairs.collect() }
     }
 
+    /// All parameters, decoded, in their order.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// Bytes of memory that the parameters hold.
     pub fn held_bytes(&self) -> usize {
         self.pairs.iter().map(|(name, value)| size_of::<(String, String)>() + name.len() + value.len()).sum()

@@ -8,7 +8,7 @@ use orch_schema::excerpt::bytes_in_answer;
 use super::{
     DETAIL_BYTES_MAX, Details, MESSAGE_BYTES_MAX, RETRY_AFTER_SECONDS, Status, about, named, truncate,
 };
-use crate::error::{PolicyReason, Subject};
+use crate::error::{PolicyReason, Subject, WebhookDenial};
 
 /// Bytes of all causes together as the response holds them. The causes repeat the errors of the message.
 pub(super) const CAUSES_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
@@ -31,14 +31,14 @@ pub(super) fn invalid(subject: &Subject, errors: &FieldErrors) -> Status {
         .iter()
         .map(|error| (error.kind.reason().to_owned(), error.message.clone(), error.path.as_str().to_owned()));
     let details = Details { subject: subject.clone(), causes: causes.collect(), ..Details::default() };
-    Status { code: 422, reason: "Invalid", message, details: Some(details), ..Status::default() }
+    Status { code: 422, reason: "Invalid".into(), message, details: Some(details), ..Status::default() }
 }
 
 pub(super) fn patch_result(message: &str) -> Status {
     let cause = ("FieldValueInvalid".to_owned(), format!("Invalid value: {message}"), "patch".to_owned());
     let details = Details { causes: vec![cause], ..Details::default() };
     let message = format!(" \"\" is invalid: patch: Invalid value: {message}");
-    Status { code: 422, reason: "Invalid", message, details: Some(details), ..Status::default() }
+    Status { code: 422, reason: "Invalid".into(), message, details: Some(details), ..Status::default() }
 }
 
 pub(super) fn apply_conflict(message: &str, causes: &[(String, String)]) -> Status {
@@ -48,7 +48,7 @@ pub(super) fn apply_conflict(message: &str, causes: &[(String, String)]) -> Stat
     let details = Details { causes: causes.collect(), ..Details::default() };
     Status {
         code: 409,
-        reason: "Conflict",
+        reason: "Conflict".into(),
         message: message.to_owned(),
         details: Some(details),
         ..Status::default()
@@ -91,14 +91,33 @@ pub(super) fn disruption_budget(cause: &str, retry_after_seconds: u32) -> Status
     let causes = vec![("DisruptionBudget".to_owned(), cause.to_owned(), String::new())];
     let details = Details { causes, retry_after_seconds, ..Details::default() };
     let message = "Cannot evict pod as it would violate the pod's disruption budget.".to_owned();
-    Status { code: 429, reason: "TooManyRequests", message, details: Some(details), ..Status::default() }
+    Status {
+        code: 429,
+        reason: "TooManyRequests".into(),
+        message,
+        details: Some(details),
+        ..Status::default()
+    }
+}
+
+/// The answer of an admission webhook that refuses, with its details.
+pub(super) fn denied_by_webhook(denial: &WebhookDenial) -> Status {
+    let WebhookDenial { code, message, reason, details } = denial;
+    let details = details.as_ref().map(|of| Details {
+        subject: of.subject.clone(),
+        uid: of.uid.clone(),
+        causes: of.causes.clone(),
+        retry_after_seconds: of.retry_after_seconds,
+    });
+    let (reason, message) = (reason.clone().into(), message.clone());
+    Status { code: *code, reason, message, details, ..Status::default() }
 }
 
 pub(super) fn internal(message: &str) -> Status {
     let causes = vec![(String::new(), message.to_owned(), String::new())];
     let details = Details { causes, ..Details::default() };
     let message = format!("Internal error occurred: {message}");
-    Status { code: 500, reason: "InternalError", message, details: Some(details), ..Status::default() }
+    Status { code: 500, reason: "InternalError".into(), message, details: Some(details), ..Status::default() }
 }
 
 pub(super) fn too_large_revision(requested: u64, current: u64) -> Status {
@@ -107,7 +126,7 @@ pub(super) fn too_large_revision(requested: u64, current: u64) -> Status {
     let details =
         Details { causes: vec![cause], retry_after_seconds: RETRY_AFTER_SECONDS, ..Details::default() };
     let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
-    Status { code: 504, reason: "Timeout", message, details: Some(details), ..Status::default() }
+    Status { code: 504, reason: "Timeout".into(), message, details: Some(details), ..Status::default() }
 }
 
 /// Cuts the texts of each cause, and drops the causes beyond [`CAUSES_BYTES_MAX`].

@@ -17,6 +17,10 @@ fn may_be_repeated(error: &ApiError) -> bool {
         | ApiError::NoRoom
         | ApiError::TooManyRequests { .. }
         | ApiError::Unavailable(_) => true,
+        // The webhook knows whether a repetition helps.
+        ApiError::DeniedByWebhook(denial) => {
+            denial.details.as_ref().is_some_and(|details| details.retry_after_seconds > 0)
+        }
         ApiError::NotFound(_)
         | ApiError::UnknownPath
         | ApiError::NoPage
@@ -50,6 +54,7 @@ fn may_be_repeated(error: &ApiError) -> bool {
         | ApiError::NoSpace { .. }
         // The request may have reached the other server.
         | ApiError::Connect(_)
+        | ApiError::WebhookFailed(_)
         | ApiError::Internal(_) => false,
     }
 }
@@ -77,6 +82,8 @@ fn one_of_each() -> Vec<ApiError> {
             reason: crate::error::PolicyReason::Invalid,
             causes: vec![text()],
         },
+        ApiError::DeniedByWebhook(Box::default()),
+        ApiError::WebhookFailed(text()),
         ApiError::MethodNotAllowed,
         ApiError::Unserved { verb: "patch", subject: subject() },
         ApiError::NotAcceptable(NotAcceptable::MediaType),
@@ -108,7 +115,7 @@ fn one_of_each() -> Vec<ApiError> {
 fn only_errors_of_requests_that_changed_nothing_say_when_to_repeat_them() {
     let errors = one_of_each();
     let kinds: std::collections::HashSet<_> = errors.iter().map(std::mem::discriminant).collect();
-    assert_eq!((errors.len(), kinds.len()), (39, 39), "a variant is missing");
+    assert_eq!((errors.len(), kinds.len()), (41, 41), "a variant is missing");
     for error in errors {
         let status = Status::of(&error, &ORCH);
         assert_eq!(status.retry_after_seconds().is_some(), may_be_repeated(&error), "{error:?}");
@@ -121,7 +128,7 @@ fn only_errors_of_requests_that_changed_nothing_say_when_to_repeat_them() {
 #[test]
 fn an_unknown_outcome_is_a_timeout_that_says_so() {
     let status = Status::of(&ApiError::OutcomeUnknown("the leader changed".to_owned()), &ORCH);
-    assert_eq!((status.code, status.reason), (504, "Timeout"));
+    assert_eq!((status.code, &*status.reason), (504, "Timeout"));
     assert_eq!(
         status.message,
         "Timeout: the outcome of the request is unknown, it may or may not have been carried out: the leader changed"

@@ -6,6 +6,7 @@
 //!
 //! Invariant: an object is rendered in the form of the watch's version, or the watch ends with the converter's failure.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -13,11 +14,12 @@ use futures::future::{BoxFuture, Either, FutureExt};
 use orch_raft::object::SharedObject;
 
 use crate::error::ApiError;
-use crate::pipeline::staged::{begin, is_current};
+use crate::pipeline::staged::{begin_shared, is_current};
 use crate::registry::Resource;
 
-/// Objects behind the due one that are asked about with it: the changes of some milliseconds.
-const AHEAD_MAX: usize = 64;
+/// Objects behind the due one that are asked about with it: the changes of some milliseconds, and forty questions for the first events of
+/// 10,000 objects, each of which takes this thread a few milliseconds.
+const AHEAD_MAX: usize = 250;
 
 /// The batch of one watch; nothing until the first object has to be converted.
 #[derive(Default)]
@@ -25,12 +27,17 @@ pub(super) struct Conversions(Option<Box<Converting>>);
 
 #[derive(Default)]
 struct Converting {
-    /// The objects of the last batch.
-    asked: Vec<SharedObject>,
+    /// The objects of the last batch, which their place is found by.
+    asked: HashMap<usize, (SharedObject, usize)>,
     /// Each of them in the form of the watch's version; empty while they are being converted.
     shown: Vec<SharedObject>,
     pending: Option<BoxFuture<'static, Result<Vec<SharedObject>, ApiError>>>,
     failed: Option<ApiError>,
+}
+
+/// The address of an object, which is its own while it is held.
+fn address(object: &SharedObject) -> usize {
+    Arc::as_ptr(object).addr()
 }
 
 impl Conversions {
@@ -44,9 +51,8 @@ impl Conversions {
             return Some(object);
         }
         let Converting { asked, shown, .. } = &**self.0.as_ref()?;
-        // few: the objects of a batch.
-        let at = asked.iter().position(|asked| Arc::ptr_eq(asked, object))?;
-        shown.get(at)
+        let (_, at) = asked.get(&address(object))?;
+        shown.get(*at)
     }
 
     /// Begins the conversion of the objects in `due`, and of those of `ahead` that need it: no more than `bytes_max` bytes
@@ -76,8 +82,9 @@ impl Conversions {
             asked.extend(ahead.filter(needs).take(AHEAD_MAX).take_while(fits).cloned());
         }
         let converting = self.0.insert(Box::default());
-        converting.asked.clone_from(&asked);
-        match begin(resource, staged, asked) {
+        let places = asked.iter().cloned().enumerate();
+        converting.asked = places.map(|(at, object)| (address(&object), (object, at))).collect();
+        match begin_shared(resource, staged, asked) {
             Either::Left(known) => converting.shown = known.into_inner()?,
             Either::Right(pending) => converting.pending = Some(pending),
         }

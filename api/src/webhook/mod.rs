@@ -25,13 +25,13 @@ use futures::future::{BoxFuture, ready};
 use orch_proto::Brand;
 use orch_raft::Store;
 
-use crate::admission::View;
 use crate::ambient::Ambient;
 use crate::egress::{EgressError, Reply, Url};
+use crate::view::View;
 
-pub(crate) use self::config::ClientConfig;
+pub(crate) use self::config::{ClientConfig, ServicePort, authorities};
 pub use self::service::Routing;
-use self::service::{Services, Unresolved, resolve};
+pub(crate) use self::service::{Services, Unresolved, is_ready, resolve, slices_of};
 
 /// Bytes of an answer of an admission webhook: a patch of the largest object, in base64.
 pub(crate) const ANSWER_BYTES_MAX: usize = 3 << 20;
@@ -90,19 +90,18 @@ pub(crate) enum CallError {
         url: String,
         /// The failure of the connection.
         reason: String,
-        /// The time was over.
-        is_timeout: bool,
+    },
+    /// The answer has more bytes than the call reads.
+    #[error("Post \"{url}\": the answer is larger than {bytes_max} bytes")]
+    TooLarge {
+        /// The URL.
+        url: String,
+        /// What the call reads.
+        bytes_max: usize,
     },
     /// The answer has another status than 200.
     #[error("{}", refusal(*.0))]
     Status(u16),
-}
-
-impl CallError {
-    /// Whether the time of the call was over.
-    pub(crate) fn is_timeout(&self) -> bool {
-        matches!(self, CallError::Failed { is_timeout: true, .. })
-    }
 }
 
 fn refusal(status: u16) -> String {
@@ -177,7 +176,7 @@ impl Webhooks {
             Ok(at) => at,
             Err(unresolved) => {
                 let reason = unresolved.to_string();
-                return ready(Err(CallError::Failed { url: shown, reason, is_timeout: false })).boxed();
+                return ready(Err(CallError::Failed { url: shown, reason })).boxed();
             }
         };
         let Bounds { timeout, answer_bytes_max, .. } = bounds;
@@ -189,14 +188,13 @@ impl Webhooks {
                 Ok(reply) if reply.status == 200 => Ok(reply.body),
                 Ok(reply) => Err(CallError::Status(reply.status)),
                 // The words by which operators know a webhook that hangs.
-                Err(EgressError::Timeout { .. }) => Err(CallError::Failed {
-                    url: shown,
-                    reason: "context deadline exceeded".to_owned(),
-                    is_timeout: true,
-                }),
-                Err(error) => {
-                    Err(CallError::Failed { url: shown, reason: error.to_string(), is_timeout: false })
+                Err(EgressError::Timeout { .. }) => {
+                    Err(CallError::Failed { url: shown, reason: "context deadline exceeded".to_owned() })
                 }
+                Err(EgressError::TooLarge { .. }) => {
+                    Err(CallError::TooLarge { url: shown, bytes_max: answer_bytes_max })
+                }
+                Err(error) => Err(CallError::Failed { url: shown, reason: error.to_string() }),
             }
         }
         .boxed()

@@ -8,7 +8,7 @@ use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use super::config::ServicePort;
-use crate::admission::View;
+use crate::view::View;
 
 const SERVICES: &str = "services";
 const ENDPOINT_SLICES: &str = "endpointslices.discovery";

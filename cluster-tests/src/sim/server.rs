@@ -12,6 +12,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
+use orch_api::admission::{Chain, NamespaceMaker, PluginSelection, Settings};
+use orch_api::aggregation::Aggregation;
 use orch_api::ambient::{Ambient, Timestamp};
 use orch_api::authn::{AnonymousAccess, Authenticator, Peer, TokenTable, User};
 use orch_api::controllers;
@@ -29,6 +31,7 @@ use orch_api::registry::{Registry, Resource};
 use orch_api::render::{IncludeObject, Renderer};
 use orch_api::request::{Query, Target, Verb};
 use orch_api::watch::{Ending, Watch};
+use orch_api::webhook::{Routing, Webhooks};
 use orch_proto::brand::ORCH;
 use orch_raft::member::ClusterIdentity;
 use orch_raft::transport::NodeId;
@@ -149,6 +152,15 @@ impl Server {
         // Lists of a few objects go the way of those of many, and nothing is made on another thread.
         pipeline.indexes = Indexes::of_all(Builder::Caller);
         pipeline.definitions = Definitions::new(&registry(), Builder::Caller);
+        pipeline.aggregation = Aggregation::none(Builder::Caller);
+        if let Some(caller) = world.caller(node, start) {
+            let (store, ambient) = (pipeline.store.clone(), pipeline.ambient.clone());
+            let webhooks = Webhooks::new(caller, store, ambient, &ORCH, Routing::ClusterAddress);
+            let settings = Settings { selection: PluginSelection::without_loops(), ..Settings::default() };
+            let maker = NamespaceMaker::default();
+            pipeline.admission = Chain::configured(settings, &pipeline.ambient, &maker, &webhooks);
+            pipeline.webhooks = webhooks;
+        }
         Server { pipeline: Arc::new(pipeline), http: Arc::default() }
     }
 

@@ -13,11 +13,12 @@ mod quiet;
 mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use orch_api::webhook::Caller;
 use orch_raft::transport::{NodeId, Peer, PeerService};
 use parking_lot::Mutex;
 
@@ -108,7 +109,12 @@ struct Inner {
     heard: Heard,
     /// A removed member whose certificate is in use, and `true` if its own program uses it.
     ghost: Mutex<Option<(NodeId, bool)>>,
+    /// How members call webhooks.
+    callers: OnceLock<Callers>,
 }
+
+/// The caller of webhooks of a process: of a member, in its process of this number.
+pub type Callers = Box<dyn Fn(NodeId, u64) -> Arc<dyn Caller> + Send + Sync>;
 
 struct Member {
     peer: Peer,
@@ -131,6 +137,17 @@ struct Member {
 }
 
 impl World {
+    /// Has all processes from now on call webhooks by `callers`; the first ones stay. Without any they call none.
+    pub fn call_webhooks(&self, callers: Callers) {
+        // A second call changes nothing.
+        let _ = self.0.callers.set(callers);
+    }
+
+    /// The caller of webhooks of the `start`th process of `node`.
+    pub fn caller(&self, node: NodeId, start: u64) -> Option<Arc<dyn Caller>> {
+        self.0.callers.get().map(|callers| callers(node, start))
+    }
+
     /// A world without running processes.
     pub fn new(setup: Setup) -> Self {
         let dice = |concern: &str| Dice::new(setup.seed, concern);
@@ -198,6 +215,7 @@ impl World {
             duties: Mutex::default(),
             heard: Heard::default(),
             ghost: Mutex::default(),
+            callers: OnceLock::new(),
         });
         let world = World(inner);
         world.listen(&points);

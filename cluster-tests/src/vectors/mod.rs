@@ -4,6 +4,7 @@
 //! by placeholders (as was done when recording), `diff` compares, `floor` keeps steps that once matched from being
 //! lost. `cluster-tests/vectors/README.md` describes the format of a recording.
 
+mod answers;
 mod claims;
 mod diff;
 mod envelope;
@@ -13,6 +14,7 @@ mod normalize;
 mod pick;
 mod replay;
 mod scenario;
+mod servers;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -150,7 +150,7 @@ fn without_generated_name(status: Value) -> Value {
 }
 
 /// A text form that does not depend on the order of fields.
-fn canonical(value: &Value) -> String {
+pub(super) fn canonical(value: &Value) -> String {
     match value {
         Value::Object(fields) => {
             let mut names: Vec<_> = fields.iter().collect();

@@ -22,6 +22,7 @@ use super::claims::claims;
 use super::expected::expected;
 use super::normalize::normalize;
 use super::pick::{find, is_awaited, trimmed};
+use super::servers::Servers;
 use crate::client::{Client, Response};
 
 /// Time that a `collect` waits for its events unless the step has its own.
@@ -52,6 +53,8 @@ pub(super) struct Run<'a> {
     /// The same with their types.
     values: HashMap<String, Value>,
     watches: HashMap<String, OpenWatch>,
+    /// Webhooks and aggregated APIs of the scenario.
+    servers: Servers,
     placeholder: Regex,
 }
 
@@ -86,6 +89,7 @@ pub(super) fn title(step: &Map<String, Value>) -> String {
     match step.get("do").and_then(Value::as_str) {
         Some(request) => request.to_owned(),
         None if step.contains_key("relate") => "relate".to_owned(),
+        None if step.contains_key("served") => format!("served {}", text(step, "served")),
         None if step.contains_key("claims") => format!("claims of {}", text(step, "claims")),
         None => format!("collect {}", text(step, "collect")),
     }
@@ -94,8 +98,9 @@ pub(super) fn title(step: &Map<String, Value>) -> String {
 impl<'a> Run<'a> {
     /// A pass without saved values.
     pub(super) fn new(users: &'a Users) -> Self {
-        let placeholder = Regex::new(r"\$\{(\w+)\}").expect("the pattern is valid");
-        Self { users, saved: HashMap::new(), values: HashMap::new(), watches: HashMap::new(), placeholder }
+        let placeholder = Regex::new(r"\$\{((?:url:|port:)?\w+)\}").expect("the pattern is valid");
+        let (saved, values, watches) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { users, saved, values, watches, servers: Servers::default(), placeholder }
     }
 
     /// `want` with the values that were saved up to now.
@@ -105,6 +110,11 @@ impl<'a> Run<'a> {
 
     /// Runs one step and returns the normalized response; null for a step that waits.
     pub(super) async fn step(&mut self, recorded: &Map<String, Value>) -> Result<Value> {
+        let answer = self.run(recorded).await?;
+        self.servers.named(answer)
+    }
+
+    async fn run(&mut self, recorded: &Map<String, Value>) -> Result<Value> {
         if let Some(seconds) = recorded.get("wait").and_then(Value::as_f64) {
             sleep(Duration::from_secs_f64(seconds)).await;
             return Ok(Value::Null);
@@ -114,6 +124,9 @@ impl<'a> Run<'a> {
             if name != "expect" && name != "save" {
                 step.insert(name.clone(), self.substitute(value)?);
             }
+        }
+        if let Some(told) = self.servers.step(&step, &mut self.saved).await? {
+            return Ok(trimmed(normalize(told, None), &omitting(&step)));
         }
         if let Some(name) = step.get("claims").and_then(Value::as_str) {
             let token = self.saved.get(name).with_context(|| format!("nothing was saved as `{name}`"))?;
@@ -242,7 +255,15 @@ impl<'a> Run<'a> {
     /// `value` with every `${name}` in its strings replaced by the value saved under that name.
     fn substitute(&self, value: &Value) -> Result<Value> {
         Ok(match value {
-            Value::String(text) => Value::String(self.substitute_text(text)?),
+            Value::String(text) => {
+                let replaced = self.substitute_text(text)?;
+                // A number where a number belongs.
+                let is_port = text.starts_with("${port:") && text.find('}') == Some(text.len() - 1);
+                match replaced.parse::<u64>().ok().filter(|_| is_port) {
+                    Some(port) => json!(port),
+                    None => Value::String(replaced),
+                }
+            }
             Value::Array(items) => {
                 Value::Array(items.iter().map(|item| self.substitute(item)).collect::<Result<_>>()?)
             }
@@ -273,6 +294,11 @@ impl<'a> Run<'a> {
     }
 }
 
+/// The part of a step that leaves keys out: the calls of a server are picked from one by one.
+fn omitting(step: &Map<String, Value>) -> Map<String, Value> {
+    step.get("omit").map(|keys| ("omit".to_owned(), keys.clone())).into_iter().collect()
+}
+
 /// Reads events, one a line, until the stream ends or a line is not an event.
 async fn pump(mut body: Incoming, sink: &Mutex<Received>) {
     let mut rest: Vec<u8> = Vec::new();
@@ -295,8 +321,9 @@ fn judged(status: u16, headers: &HeaderMap, body: Value) -> Value {
     let mut out = opened(status, headers);
     let mut kept = Map::new();
     for name in JUDGED_HEADERS {
-        let values =
-            headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+        // Each byte is a character, as where the scenarios were recorded.
+        let text = |value: &http::HeaderValue| value.as_bytes().iter().copied().map(char::from).collect();
+        let values = headers.get_all(name).iter().map(text);
         let mut values: Vec<String> = values.collect();
         values.sort();
         if !values.is_empty() {

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use orch_raft::member::reseed::BEGINNING_MAX;
 
 use super::address::{parse_reachable_host_port, parse_server};
+use super::bypass::{self, BypassArgs};
 use super::migrate::{self, MigrateArgs};
 use super::node::parse_member_name;
 
@@ -28,6 +29,9 @@ pub enum ClusterAct {
     /// Write every object of a custom kind in its storage version, with progress; may be broken off and given again
     #[command(long_about = migrate::ABOUT)]
     MigrateStorage(MigrateArgs),
+    /// Leave the admission webhooks of a configuration out for a time, which ends by itself
+    #[command(long_about = bypass::ABOUT)]
+    BypassWebhook(BypassArgs),
 }
 
 /// First part of `orch cluster recover --help`, set at the command: at the flags its summary would replace it.

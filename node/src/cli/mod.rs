@@ -10,6 +10,7 @@ mod audit;
 mod authentication;
 mod authorization;
 mod backup;
+mod bypass;
 mod certs;
 mod clients;
 mod cluster;
@@ -41,6 +42,7 @@ pub use audit::{AuditArgs, AuditFormat, AuditMode};
 pub use authentication::AuthenticationArgs;
 pub use authorization::{AuthorizationArgs, AuthorizationMode, AuthorizationModes};
 pub use backup::BackupArgs;
+pub use bypass::BypassArgs;
 pub(crate) use certs::SECURE_PORT;
 pub use certs::{
     AddMembersArgs, CertsCommand, InitArgs, InspectArgs, MemberSpec, RenewArgs, RotateArgs, RotationStep,

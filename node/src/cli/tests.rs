@@ -137,9 +137,10 @@ fn misspelt_and_misplaced_commands_get_tips_at_every_level() {
 }
 
 /// Flags of files that another flag has to go with.
-const TOGETHER: [(&str, &str); 5] = [
+const TOGETHER: [(&str, &str); 6] = [
     ("tls-cert-file", "--tls-private-key-file"),
     ("kubelet-client-certificate", "--kubelet-client-key"),
+    ("proxy-client-cert-file", "--proxy-client-key-file"),
     ("audit-policy-file", "--audit-log-path"),
     ("encryption-provider-config", "--data-dir"),
     ("oidc-ca-file", "--oidc-issuer-url=https://i.example --oidc-client-id"),

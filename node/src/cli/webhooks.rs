@@ -1,11 +1,13 @@
 //! Flags of the servers that objects of the API name: webhooks and aggregated servers.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
-const HEADING: &str = "Webhooks and aggregated servers";
+const HEADING: &str = "Webhooks, aggregation";
 
-/// Flags of webhooks.
-#[derive(Clone, Copy, Debug, Args)]
+/// Flags of webhooks and aggregated servers.
+#[derive(Clone, Debug, Args)]
 pub struct WebhookArgs {
     /// Call no webhook on this machine: for clusters that are hosted for others, whose users must not reach what listens there
     #[arg(long, help_heading = HEADING)]
@@ -14,4 +16,10 @@ pub struct WebhookArgs {
     /// addresses, which something on this machine must route
     #[arg(long, help_heading = HEADING)]
     pub enable_aggregator_routing: bool,
+    /// Certificate that aggregated servers are shown, by which they believe this server who its users are
+    #[arg(long, value_name = "FILE", help_heading = HEADING)]
+    pub proxy_client_cert_file: Option<PathBuf>,
+    /// Its key
+    #[arg(long, value_name = "FILE", help_heading = HEADING)]
+    pub proxy_client_key_file: Option<PathBuf>,
 }

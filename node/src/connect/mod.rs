@@ -132,13 +132,25 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Sends `request` over `stream`. The connection ends with the body of the answer.
-async fn exchange<S>(stream: S, mut request: Request<Body>) -> Result<Response<Body>, BackendError>
+async fn exchange<S>(stream: S, request: Request<Body>) -> Result<Response<Body>, BackendError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    exchange_by(&Builder::new(), stream, request).await
+}
+
+/// The same, where `builder` says how the request is written.
+pub(crate) async fn exchange_by<S>(
+    builder: &Builder,
+    stream: S,
+    mut request: Request<Body>,
+) -> Result<Response<Body>, BackendError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let lost = |error: hyper::Error| BackendError::Lost(error.to_string());
     let asker = Asker::take(&mut request);
-    let mut builder = Builder::new();
+    let mut builder = builder.clone();
     builder.max_buf_size(HEAD_BYTES_MAX);
     let (mut sender, connection) = builder.handshake::<_, Body>(TokioIo::new(stream)).await.map_err(lost)?;
     // Its errors show at the answer, or at the tunnel.

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use orch_api::egress::{EgressError, Scheme, Url};
+use orch_api::egress::{EgressError, Reach, Scheme, Url};
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
@@ -24,14 +24,31 @@ const ADDRESSES_MAX: usize = 4;
 pub(super) async fn dial(target: &Target, url: &Url) -> Result<Sender, EgressError> {
     let unreachable = |reason: String| EgressError::Unreachable { host: url.host.clone(), reason };
     let found = addresses(target, url).await.map_err(|error| unreachable(error.to_string()))?;
+    let stream = connected(&target.reach, url, found).await?;
+    secure(target, url, stream).await
+}
+
+/// A connection to the first of the addresses `found` that `reach` allows and that answers. The host is that of `url`.
+pub(super) async fn connected(
+    reach: &Reach,
+    url: &Url,
+    found: Vec<SocketAddr>,
+) -> Result<TcpStream, EgressError> {
+    let unreachable = |reason: String| EgressError::Unreachable { host: url.host.clone(), reason };
     let mut last = unreachable("it has no address".to_owned());
     for address in found.into_iter().take(ADDRESSES_MAX) {
-        if let Err(refused) = target.reach.check(url, address.ip()) {
+        if let Err(refused) = reach.check(url, address.ip()) {
             last = refused;
             continue;
         }
         match tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return secure(target, url, stream).await,
+            Ok(Ok(stream)) => {
+                // Requests are small; a delay for fuller packets would only add to each.
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "a connection keeps its delay");
+                }
+                return Ok(stream);
+            }
             Ok(Err(error)) => last = unreachable(error.to_string()),
             Err(_) => last = unreachable("no connection in time".to_owned()),
         }
@@ -49,6 +66,11 @@ async fn addresses(target: &Target, url: &Url) -> std::io::Result<Vec<SocketAddr
         Some((host, port)) => (host.as_str(), *port),
         None => (url.host.as_str(), url.port),
     };
+    resolved(host, port).await
+}
+
+/// The addresses of `host`, at `port`.
+pub(super) async fn resolved(host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
     // These names are of this machine wherever they are looked up (RFC 6761), and many resolvers know only the first.
     if host == "localhost" || host.ends_with(".localhost") {
         return Ok([IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]
@@ -60,10 +82,6 @@ async fn addresses(target: &Target, url: &Url) -> std::io::Result<Vec<SocketAddr
 
 async fn secure(target: &Target, url: &Url, stream: TcpStream) -> Result<Sender, EgressError> {
     let unreachable = |reason: String| EgressError::Unreachable { host: url.host.clone(), reason };
-    // Requests are small; a delay for fuller packets would only add to each.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "a connection keeps its delay");
-    }
     match url.scheme {
         Scheme::Http => Sender::over(stream, false).await.map_err(|error| unreachable(error.to_string())),
         Scheme::Https => {

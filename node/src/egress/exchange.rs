@@ -15,13 +15,13 @@ use orch_api::egress::{EgressError, Outgoing, Reply};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Bytes of an answer's head, and of what is read ahead of it.
-const HEAD_BYTES_MAX: usize = 64 << 10;
+pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// Time between two looks whether a connection of HTTP/2 still lives, and the wait for the answer: a dead one is left before
 /// the next requests wait for their time-outs on it.
-const ALIVE_EVERY: Duration = Duration::from_secs(20);
+pub(super) const ALIVE_EVERY: Duration = Duration::from_secs(20);
 /// See [`ALIVE_EVERY`].
-const ALIVE_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const ALIVE_WITHIN: Duration = Duration::from_secs(5);
 
 /// An open connection.
 pub(crate) struct Sender(Wire);

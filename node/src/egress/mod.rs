@@ -1,8 +1,9 @@
-//! The adapter of [`orch_api::egress`] and [`orch_api::webhook`]: HTTP over TCP and TLS.
+//! The adapter of [`orch_api::egress`], [`orch_api::webhook`] and [`orch_api::aggregation`]: HTTP over TCP and TLS.
 //!
 //! Owns resolving, connecting, sending and reading within the rules of that module, and reading a client configuration
 //! file into a target. It follows no redirect, and neither logs nor returns what an answer of a failure says.
 //!
+//!     Relays    aggregated servers, to which requests are passed on
 //!     Hooks     the servers that objects of the API name, each a target that is made when it is first called
 //!       |
 //!     Target    one server of a configuration: trust, identity, hosts, places
@@ -17,6 +18,8 @@ mod exchange;
 mod hooks;
 mod idle;
 mod leaf;
+mod proxy_pair;
+mod relays;
 mod target_file;
 #[cfg(test)]
 mod tests;
@@ -39,6 +42,8 @@ pub use self::credentials::Credentials;
 use self::exchange::{Sender, Unanswered};
 pub use self::hooks::Hooks;
 use self::idle::Idle;
+pub use self::proxy_pair::{ProxyPair, ProxyPairError};
+pub use self::relays::Relays;
 pub use self::target_file::{
     Material, TargetCertificates, TargetFile, TargetFileError, read_certificates, read_target,
 };

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use orch_api::aggregation::ServerTrust;
 use orch_serving::files::{self, MATERIAL_BYTES_MAX};
 use orch_serving::tls::{self as pem, AnyServer, PemFault};
 use rustls::client::WantsClientCert;
@@ -88,16 +89,27 @@ impl Trust {
     /// # Errors
     /// The bundle cannot be used, or the machine has no authorities.
     pub(super) fn of_object(bundle: Option<&[u8]>) -> Result<Trust, TrustError> {
-        let trusting = match bundle {
-            Some(bundle) => {
-                let verifier = Arc::new(BundleVerifier::new(bundle)?);
-                builder()?.dangerous().with_custom_certificate_verifier(verifier)
-            }
-            None => builder()?.with_root_certificates(system_roots()?),
-        };
-        let mut client = trusting.with_no_client_auth();
+        Ok(Self::showing(None, trusting(bundle)?)?.with_http2())
+    }
+
+    /// Trusts an aggregated server as its APIService says. `pair` as above.
+    ///
+    /// # Errors
+    /// The bundle or the pair cannot be used, or the machine has no authorities.
+    pub(super) fn of_server(server: &ServerTrust, pair: Option<(&[u8], &[u8])>) -> Result<Trust, TrustError> {
+        match server {
+            ServerTrust::Anyone => Self::unverified(pair),
+            ServerTrust::Machine => Self::showing(pair, trusting(None)?),
+            ServerTrust::Bundle(bundle) => Self::showing(pair, trusting(Some(bundle))?),
+            ServerTrust::Unreadable => Err(TrustError::NoCertificates),
+        }
+    }
+
+    /// The same, which offers HTTP/2, too.
+    pub(super) fn with_http2(&self) -> Trust {
+        let mut client = (*self.0).clone();
         client.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Trust(Arc::new(client)))
+        Trust(Arc::new(client))
     }
 
     fn showing(
@@ -120,6 +132,17 @@ impl Trust {
     pub(crate) fn client(&self) -> Arc<ClientConfig> {
         self.0.clone()
     }
+}
+
+/// Trusts the authorities in `bundle` (PEM) and the certificates in it, or the machine's authorities.
+fn trusting(bundle: Option<&[u8]>) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, TrustError> {
+    Ok(match bundle {
+        Some(bundle) => {
+            let verifier = Arc::new(BundleVerifier::new(bundle)?);
+            builder()?.dangerous().with_custom_certificate_verifier(verifier)
+        }
+        None => builder()?.with_root_certificates(system_roots()?),
+    })
 }
 
 fn builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, TrustError> {

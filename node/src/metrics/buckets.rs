@@ -4,6 +4,12 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 
 use super::catalog::{CATALOG, Kind};
 
+/// Calls of webhooks: up to the 30 s that one may have.
+pub(super) const HOOKS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
+
+/// Evaluations of match conditions.
+pub(super) const CONDITIONS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
+
 /// Waits and executions under flow control.
 pub(super) const FLOW: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
 
@@ -36,6 +42,10 @@ pub(super) const EXPRESSIONS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 
 /// Evaluations of a policy.
 pub(super) const POLICIES: &[f64] = &[0.000_000_5, 0.001, 0.01, 0.1, 1.0];
+
+/// Answers of other servers, up to a minute.
+pub(super) const ANSWERS: &[f64] =
+    &[0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0];
 
 /// Everything else: durations from half a millisecond to eight seconds.
 pub(super) const DEFAULT: &[f64] = &[

@@ -13,7 +13,10 @@ use std::fmt;
 use orch_proto::Brand;
 use orch_proto::brand::{KUBERNETES, ORCH};
 
-use super::buckets::{DEFAULT, ELSEWHERE, EXPRESSIONS, FLOW, LIVES, POLICIES, QUEUES, SEATS, WATCHERS};
+use super::buckets::{
+    ANSWERS, CONDITIONS, DEFAULT, ELSEWHERE, EXPRESSIONS, FLOW, HOOKS, LIVES, POLICIES, QUEUES, SEATS,
+    WATCHERS,
+};
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +112,8 @@ pub(super) fn metric(name: &str) -> Option<&'static Metric> {
 type Labels = &'static [&'static str];
 
 const NONE: Labels = &[];
+const API_SERVICE: Labels = &["name"];
+const API_SERVICE_REASON: Labels = &["name", "reason"];
 const BUILD: Labels = &[
     "build_date",
     "compiler",
@@ -141,8 +146,16 @@ const SCHEMA_TYPE: Labels = &["flow_schema", "priority_level", "type"];
 const EVALUATED: Labels =
     &["decision", "mode", "policy_level", "policy_version", "request_operation", "resource", "subresource"];
 const EXEMPT: Labels = &["request_operation", "resource", "subresource"];
+const CONVERSION: Labels = &["failure_type", "result"];
+const CONVERTED: Labels = &["crd_name", "from_version", "succeeded", "to_version"];
 const AUDIT_LEVEL: Labels = &["level"];
 const AUDIT_SINK: Labels = &["plugin"];
+const HOOK: Labels = &["name", "type"];
+const HOOK_CALL: Labels = &["code", "name", "operation", "rejected", "type"];
+const HOOK_CONDITION: Labels = &["kind", "name", "operation", "type"];
+const HOOK_DURATION: Labels = &["name", "operation", "rejected", "type"];
+const HOOK_PASSED: Labels = &["name", "reason", "type"];
+const HOOK_REJECTION: Labels = &["error_type", "name", "operation", "rejection_code", "type"];
 const TARGET: Labels = &["target"];
 const USE: Labels = &["use"];
 const USER: Labels = &["username"];
@@ -170,6 +183,15 @@ catalog! {
     Gauge Beta "_feature_enabled" FEATURE "Whether a feature gate is on.";
     Gauge Stable "_healthcheck" CHECK "Whether a check of health passed when it was last carried out.";
     Counter Stable "_healthchecks_total" CHECK_STATUS "Checks of health by their result.";
+    Gauge Alpha "aggregator_unavailable_apiservice" API_SERVICE "Whether the server of an APIService is not available.";
+    Counter Alpha "aggregator_unavailable_apiservice_total" API_SERVICE_REASON "Times that the server of an APIService became unavailable, by reason.";
+    Counter Alpha "apiserver_admission_match_condition_evaluation_errors_total" HOOK_CONDITION "Evaluations of match conditions that ended in an error.";
+    Histogram Alpha "apiserver_admission_match_condition_evaluation_seconds" HOOK_CONDITION "Time of evaluating the match conditions of a webhook." in CONDITIONS;
+    Counter Alpha "apiserver_admission_match_condition_exclusions_total" HOOK_CONDITION "Writes that match conditions kept from a webhook.";
+    Histogram Stable "apiserver_admission_webhook_admission_duration_seconds" HOOK_DURATION "Time of calls of admission webhooks, the handling of their answers included." in HOOKS;
+    Counter Alpha "apiserver_admission_webhook_fail_open_count" HOOK "Failed calls of webhooks that the write went on without.";
+    Counter Alpha "apiserver_admission_webhook_rejection_count" HOOK_REJECTION "Writes refused by a webhook or for its failure.";
+    Counter Alpha "apiserver_admission_webhook_request_total" HOOK_CALL "Calls of admission webhooks by the code of their end.";
     Counter Alpha "apiserver_audit_error_total" AUDIT_SINK "Audit events that a sink has not stored.";
     Counter Alpha "apiserver_audit_event_total" NONE "Audit events handed to the sinks.";
     Counter Alpha "apiserver_audit_level_total" AUDIT_LEVEL "Requests by the level that the audit policy gave them.";
@@ -177,6 +199,9 @@ catalog! {
     Histogram Beta "apiserver_cel_compilation_duration_seconds" NONE "Time to compile the expressions of a policy that a request meets first." in EXPRESSIONS;
     Histogram Beta "apiserver_cel_evaluation_duration_seconds" NONE "Time to evaluate a policy, or all rules that an object meets." in EXPRESSIONS;
     Histogram Alpha "apiserver_client_certificate_expiration_seconds" NONE "Remaining lives of certificates that clients presented." in LIVES;
+    Histogram Alpha "apiserver_conversion_webhook_duration_seconds" CONVERSION "Times of questions to conversion webhooks." in ANSWERS;
+    Counter Alpha "apiserver_conversion_webhook_request_total" CONVERSION "Questions to conversion webhooks by their outcome.";
+    Histogram Alpha "apiserver_crd_conversion_webhook_duration_seconds" CONVERTED "Times of questions to the conversion webhook of a definition." in ANSWERS;
     Gauge Stable "apiserver_current_inflight_requests" REQUEST_KIND "Requests under way that read, and that write.";
     Gauge Alpha "apiserver_current_inqueue_requests" REQUEST_KIND "Requests that wait in queues of flow control.";
     Gauge Beta "apiserver_flowcontrol_current_executing_requests" SCHEMA "Requests that have their seats.";
@@ -223,6 +248,8 @@ catalog! {
     Counter Alpha "authenticated_user_requests" USER "Authenticated requests by user, the known ones by name.";
     Counter Alpha "authentication_attempts" RESULT "Requests by the result of authentication.";
     Counter Alpha "authorization_attempts_total" RESULT "Authorizations by their result.";
+    Gauge Alpha "orch_admission_webhook_dead" HOOK "Whether a webhook did not answer the last calls of this node.";
+    Counter Alpha "orch_admission_webhook_passed_total" HOOK_PASSED "Writes that passed beside a webhook, by the reason.";
     Gauge Alpha "orch_backup_due_timestamp_seconds" NONE "Time at which this member's next backup is due, in the past where it is overdue, since 1970.";
     Gauge Alpha "orch_backup_duration_seconds" TARGET "Time that this member's newest backup took, or its copy to the target.";
     Counter Alpha "orch_backup_failures_total" TARGET "Backups that were not saved, or not copied to the target.";

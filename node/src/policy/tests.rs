@@ -123,8 +123,7 @@ fn a_policy_without_a_binding_is_tried_with_its_parameter_and_the_exit_code_tell
 
 #[test]
 fn the_json_has_what_the_text_has() {
-    let files =
-        [("p.yaml", policies()), ("params.yaml", PARAMS.to_owned()), ("many.yaml", deployment(9))];
+    let files = [("p.yaml", policies()), ("params.yaml", PARAMS.to_owned()), ("many.yaml", deployment(9))];
     let (_folder, path) = folder(&files);
     let (_, text) =
         run_in(&path, &["p.yaml", "--params", "params.yaml", "--object", "many.yaml", "-o", "json"]);

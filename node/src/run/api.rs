@@ -15,6 +15,7 @@ use orch_api::http::{Api as ResourceApi, Scope};
 use orch_api::paging::TokenKey;
 use orch_api::pipeline::Pipeline;
 use orch_api::registry::Registry;
+use orch_api::webhook::Webhooks;
 use orch_proto::Brand;
 use orch_raft::ClusterIdentity;
 use tokio_util::sync::CancellationToken;
@@ -68,9 +69,10 @@ impl Api {
             plan.features,
             gate.clone(),
         );
-        pipeline.webhooks = plan.webhooks.start(handle.clone(), pipeline.ambient.clone(), brand);
+        pipeline.call_webhooks(plan.webhooks.start(handle.clone(), pipeline.ambient.clone(), brand));
+        pipeline.aggregation = plan.webhooks.aggregation();
         let maker = NamespaceMaker::default();
-        pipeline.admission = admission(plan, &pipeline.ambient, &maker);
+        pipeline.admission = admission(plan, &pipeline.ambient, &maker, &pipeline.webhooks);
         pipeline.watch_batch_delay = plan.watch_batch_delay;
         pipeline.allocator = plan.services.allocator();
         let pipeline = Arc::new(pipeline);
@@ -135,8 +137,8 @@ impl Api {
 }
 
 /// The admission plugins of the plan. Usage of quotas is given back where the loop runs that would do it in the reference.
-fn admission(plan: &Plan, ambient: &Arc<dyn Ambient>, maker: &NamespaceMaker) -> Chain {
-    let chain = Chain::configured(plan.admission.clone(), ambient, maker);
+fn admission(plan: &Plan, ambient: &Arc<dyn Ambient>, maker: &NamespaceMaker, webhooks: &Webhooks) -> Chain {
+    let chain = Chain::configured(plan.admission.clone(), ambient, maker, webhooks);
     match plan.controllers.runs(QUOTA_LOOP) {
         true => chain,
         false => chain.with_usage_recomputed_elsewhere(),

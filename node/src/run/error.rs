@@ -9,7 +9,7 @@ use orch_raft::transport::tonic::{ClusterPinError, PeerTlsError};
 use super::audit::PolicyFileError;
 use crate::certs::CertsError;
 use crate::connect::KubeletTrustError;
-use crate::egress::TargetFileError;
+use crate::egress::{ProxyPairError, TargetFileError};
 use crate::encryption::EncryptionError;
 use crate::server::{BindError, SocketError};
 use crate::tls::MaterialError;
@@ -31,6 +31,9 @@ pub enum RunError {
         /// The error of the system call.
         source: std::io::Error,
     },
+    /// The certificate for aggregated servers cannot be used.
+    #[error("--proxy-client-cert-file, --proxy-client-key-file")]
+    ProxyPair(#[source] ProxyPairError),
     /// The token file is wrong.
     #[error("--token-auth-file: {path}")]
     Tokens {

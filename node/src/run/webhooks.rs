@@ -1,31 +1,47 @@
-//! Resolves the flags of webhooks.
+//! Resolves the flags of webhooks and of aggregated servers.
 
 use std::sync::Arc;
 
+use orch_api::aggregation::Aggregation;
 use orch_api::ambient::Ambient;
 use orch_api::egress::Reach;
+use orch_api::follow::Builder;
 use orch_api::webhook::{Routing, Webhooks};
 use orch_proto::Brand;
 use orch_raft::Store;
 
+use super::error::RunError;
 use crate::cli::WebhookArgs;
-use crate::egress::Hooks;
+use crate::egress::{Hooks, ProxyPair, Relays};
 
 /// How this node calls webhooks.
 #[derive(Clone, Debug)]
 pub struct WebhookPlan {
     reach: Reach,
     routing: Routing,
+    pair: ProxyPair,
 }
 
 impl WebhookPlan {
     /// The plan of these flags.
-    pub(super) fn of(arguments: WebhookArgs) -> WebhookPlan {
+    ///
+    /// # Errors
+    /// One of two flags is missing, or a file that they name cannot be used.
+    pub(super) fn of(arguments: &WebhookArgs) -> Result<WebhookPlan, RunError> {
         let routing = match arguments.enable_aggregator_routing {
             true => Routing::Endpoints,
             false => Routing::ClusterAddress,
         };
-        WebhookPlan { reach: Reach::of_objects(!arguments.deny_loopback_webhooks), routing }
+        let pair = match (&arguments.proxy_client_cert_file, &arguments.proxy_client_key_file) {
+            (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
+            (None, None) => None,
+            _ => {
+                let reason = "--proxy-client-cert-file and --proxy-client-key-file go together";
+                return Err(RunError::Flags(reason.to_owned()));
+            }
+        };
+        let pair = ProxyPair::read(pair).map_err(RunError::ProxyPair)?;
+        Ok(WebhookPlan { reach: Reach::of_objects(!arguments.deny_loopback_webhooks), routing, pair })
     }
 
     /// The webhooks of a node over `store`.
@@ -37,5 +53,11 @@ impl WebhookPlan {
     ) -> Webhooks {
         let caller = Arc::new(Hooks::new(self.reach.clone()));
         Webhooks::new(caller, store, ambient, brand, self.routing)
+    }
+
+    /// The aggregated servers of a node.
+    pub(super) fn aggregation(&self) -> Aggregation {
+        let relays = Arc::new(Relays::new(self.reach.clone(), self.pair.clone()));
+        Aggregation::none(Builder::default()).through(relays, self.routing)
     }
 }

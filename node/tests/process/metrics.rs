@@ -223,6 +223,16 @@ impl Walk {
         assert_eq!(self.ask("GET", "/audited", &Value::Null).0, 500, "its arrival cannot be audited");
     }
 
+    /// An APIService whose server is not there.
+    fn register_server(&self) {
+        let spec = json!({
+            "group": "a.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+            "service": {"namespace": "default", "name": "nowhere"},
+        });
+        let path = format!("/apis/apiregistration.{}/v1/apiservices", ORCH.group_domain);
+        self.must("POST", &path, &json!({"metadata": {"name": "v1.a.example.com"}, "spec": spec}));
+    }
+
     /// Objects under the policies of pod security.
     fn secure_pods(&self) {
         let label = "pod-security.orch.io/enforce";
@@ -243,6 +253,73 @@ impl Walk {
         }
         let (status, answer) = self.ask("POST", "/api/v1/namespaces/default/pods", &pod);
         assert!(status == 403 && answer.contains("restricted"), "{answer}");
+    }
+
+    /// Writes that webhooks are asked about which do not answer, and one that passes beside them.
+    fn miss_webhooks(&self) {
+        let group = format!("admissionregistration.{}", ORCH.group_domain);
+        let kind = format!("/apis/{group}/v1/validatingwebhookconfigurations");
+        let webhook = |name: &str, failure: &str, condition: &str| {
+            json!({
+                "name": format!("{name}.example.com"), "failurePolicy": failure, "sideEffects": "None",
+                "clientConfig": {"url": "https://127.0.0.1:1/"}, "admissionReviewVersions": ["v1"],
+                "matchConditions": [{"name": "c", "expression": condition}],
+                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}],
+            })
+        };
+        let webhooks = [
+            webhook("fails", "Fail", "object.metadata.name == 'fails'"),
+            webhook("open", "Ignore", "object.metadata.name == 'open'"),
+            webhook("broken", "Ignore", "object.data.none == 'x'"),
+        ];
+        let configuration = json!({"metadata": {"name": "missing"}, "webhooks": webhooks});
+        self.must("POST", &kind, &configuration);
+        let maps = "/api/v1/namespaces/free/configmaps";
+        let map = |name: &str| json!({"metadata": {"name": name}, "data": {"k": "v"}});
+        for _ in 0..3 {
+            let (status, answer) = self.ask("POST", maps, &map("fails"));
+            assert!(status == 500 && answer.contains("failed calling webhook"), "{answer}");
+        }
+        self.must("POST", maps, &map("open"));
+        let until = format!("lockout.admission.{}/bypass-until", ORCH.group_domain);
+        let time = time::OffsetDateTime::now_utc() + Duration::from_secs(3600);
+        let time = time.format(&time::format_description::well_known::Rfc3339).unwrap();
+        let bypassed = json!({
+            "metadata": {"name": "bypassed", "annotations": {until: time}},
+            "webhooks": [webhook("bypassed", "Fail", "object.metadata.name == 'bypassed'")],
+        });
+        self.must("POST", &kind, &bypassed);
+        self.must("POST", maps, &map("bypassed"));
+    }
+
+    /// A custom object in a version that nobody converts it to: nothing listens where the webhook is said to be.
+    fn convert(&self) {
+        let group = "metrics.example.com";
+        let version = |name: &str| {
+            let schema = json!({"openAPIV3Schema": {"type": "object"}});
+            json!({"name": name, "served": true, "storage": name == "v1", "schema": schema})
+        };
+        let config = json!({"url": "https://127.0.0.1:1/convert"});
+        let webhook = json!({"conversionReviewVersions": ["v1"], "clientConfig": config});
+        let spec = json!({
+            "group": group, "scope": "Cluster", "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [version("v1"), version("v2")], "conversion": {"strategy": "Webhook", "webhook": webhook},
+        });
+        let definition = json!({"metadata": {"name": format!("widgets.{group}")}, "spec": spec});
+        let definitions = format!("/apis/apiextensions.{}/v1/customresourcedefinitions", ORCH.group_domain);
+        self.must("POST", &definitions, &definition);
+        let path = format!("/apis/{group}/v1/widgets");
+        let begin = Instant::now();
+        while self.ask("GET", &path, &Value::Null).0 != 200 {
+            assert!(begin.elapsed() < PATIENCE, "the definition is not served");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let widget =
+            json!({"apiVersion": format!("{group}/v1"), "kind": "Widget", "metadata": {"name": "a"}});
+        self.must("POST", &path, &widget);
+        let (status, answer) = self.ask("GET", &format!("/apis/{group}/v2/widgets/a"), &Value::Null);
+        let told = "conversion webhook for metrics.example.com/v1, Kind=Widget failed: ";
+        assert!(status == 500 && answer.contains(told), "{status} {answer}");
     }
 
     /// Uses of a token that a pod mounts, and of those that secrets keep.
@@ -416,7 +493,10 @@ async fn every_metric_of_the_catalog_is_observed_with_its_labels_type_and_help()
     let folder = tempfile::tempdir().unwrap();
     let walk = Walk::start(folder.path());
     walk.connect().await;
+    walk.register_server();
     walk.secure_pods();
+    walk.miss_webhooks();
+    walk.convert();
     walk.use_tokens().await;
     walk.assert_pages().await;
     walk.judge_by_policies();

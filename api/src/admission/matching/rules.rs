@@ -132,6 +132,23 @@ impl Match {
         }
     }
 
+    /// That of a valid webhook; absent selectors select everything.
+    pub(in crate::admission) fn of_webhook(webhook: &Value) -> Match {
+        let selector = |field: &str| LabelSelector::of_field(webhook.at(field)).unwrap_or_default();
+        Match {
+            namespaces: selector("namespaceSelector"),
+            objects: selector("objectSelector"),
+            rules: webhook.items("rules").iter().map(Rule::of).collect(),
+            excluded: Vec::new(),
+            is_equivalent: webhook.text("matchPolicy") != "Exact",
+        }
+    }
+
+    /// Whether a rule is about the write, whatever the selectors say.
+    pub(in crate::admission) fn has_rule(&self, asked: &Asked<'_>) -> bool {
+        self.first(&self.rules, asked).is_some()
+    }
+
     /// Resources that its rules name; `*` for all.
     pub(in crate::admission) fn resources(&self) -> impl Iterator<Item = &str> {
         self.rules.iter().flat_map(|rule| rule.resources.keys().map(|name| &**name))
@@ -200,6 +217,10 @@ impl Match {
     }
 
     fn selects_object(&self, asked: &Asked<'_>, object: Option<&Value>) -> bool {
+        if asked.attributes.operation == Operation::Connect {
+            // The options of a connection have no metadata, and no labels that could be looked for.
+            return self.objects.is_everything();
+        }
         let selects = |object: &Value| self.objects.matches(&labels_of(object));
         self.objects.is_everything()
             || object.is_some_and(selects)

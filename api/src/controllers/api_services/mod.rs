@@ -3,10 +3,14 @@
 //! Owns those with the label that says that the server manages them: `onstart` for built-in groups, which are brought in order
 //! once for each leader, so that one that an operator deletes stays away until then; `true` for groups of definitions, which
 //! come and go with them. An object without the label, or one that names a service, is its author's. What the rules of the kind
-//! say of a local one, that it is available, is written with it.
+//! say of a local one, that it is available, is written with it. Whether another server is there is `availability`'s,
+//! and what it serves `described`'s.
 //!
 //!     what is served -> wanted -> compared with what is stored -> created, corrected, deleted
 
+pub(super) mod asking;
+pub(super) mod availability;
+pub(super) mod described;
 #[cfg(test)]
 mod tests;
 
@@ -26,11 +30,9 @@ use orch_schema::value::Value;
 
 use super::client::{Client, Place, Propagation, for_each, is_overtaken};
 use super::turns::{Pace, any_changed};
+use crate::aggregation::API_SERVICES;
 use crate::error::ApiError;
 use crate::registry::{Priority, Registry, Resource};
-
-/// Name of the objects in the store.
-pub(crate) const API_SERVICES: &str = "apiservices.apiregistration";
 
 /// Objects written at the same time: they share commits, and leave room for clients.
 const AT_ONCE: usize = 16;

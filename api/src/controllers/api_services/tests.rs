@@ -1,9 +1,21 @@
+//! The objects that register groups, and aggregated servers that answer as they are told.
+
 use std::time::Duration;
 
+use axum::body::Body;
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use http::{Request, Response};
 use orch_proto::brand::ORCH;
+use parking_lot::Mutex;
 
 use super::*;
+use crate::aggregation::described::Description;
+use crate::aggregation::{Aggregation, Relay, Server};
+use crate::connect::BackendError;
 use crate::controllers::testing::Fixture;
+use crate::follow::Builder;
+use crate::webhook::Routing;
 
 /// The label that says who manages an object.
 fn labelled(value: Value) -> Value {
@@ -62,4 +74,198 @@ async fn a_leader_mends_built_in_ones_once_and_leaves_those_of_others_alone() {
     assert!(!fixture.exists(API_SERVICES, "v1.autoscaling"), "it stays away until the next leader");
     fixture.while_running(run(&fixture.client()), 1).await;
     assert!(fixture.exists(API_SERVICES, "v1.autoscaling"));
+}
+
+/// A server that answers with what it was told to: a code and a document for each path, 404 for others.
+#[derive(Debug, Default)]
+struct Answering(Mutex<BTreeMap<&'static str, (u16, Value)>>);
+
+impl Relay for Answering {
+    fn relay(
+        &self,
+        _server: Server,
+        request: Request<Body>,
+    ) -> BoxFuture<'static, Result<Response<Body>, BackendError>> {
+        assert_eq!(request.headers()["x-remote-user"], "system:orch-aggregator");
+        let found = self.0.lock().get(request.uri().path()).cloned();
+        let (code, document) = found.unwrap_or((404, Value::Null));
+        let answer = Response::builder().status(code).body(Body::from(document.to_string())).unwrap();
+        ready(Ok(answer)).boxed()
+    }
+}
+
+const VERSION: &str = "/apis/a.example.com/v1";
+const REMOTE: &str = "v1.a.example.com";
+const SERVICES: &str = "services";
+
+/// A server with an APIService that names the service `s` in `ns`.
+async fn aggregating() -> (Fixture, Arc<Answering>) {
+    let server = Arc::new(Answering::default());
+    let aggregation = Aggregation::none(Builder::Caller).through(server.clone(), Routing::ClusterAddress);
+    let fixture = Fixture::with_aggregation(aggregation);
+    fixture.namespace("ns").await;
+    let spec = json!({
+        "group": "a.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+        "insecureSkipTLSVerify": true, "service": {"namespace": "ns", "name": "s"},
+    });
+    fixture.create(API_SERVICES, "", json!({"metadata": {"name": REMOTE}, "spec": spec})).await;
+    (fixture, server)
+}
+
+/// Status, reason and message of the condition after `seconds`.
+async fn found(fixture: &Fixture, seconds: u64) -> [String; 3] {
+    fixture.while_running(availability::run(&fixture.client()), seconds).await;
+    let object = fixture.read(API_SERVICES, REMOTE);
+    let condition = &object["status"]["conditions"][0];
+    ["status", "reason", "message"].map(|field| condition.text(field).to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_is_looked_for_in_the_reference_order_and_words() {
+    let (fixture, server) = aggregating().await;
+    let missing = |reason: &str, message: &str| ["False", reason, message].map(str::to_owned);
+    assert_eq!(found(&fixture, 1).await, missing("ServiceNotFound", "service/s in \"ns\" is not present"));
+    let ranges = json!({"metadata": {"name": "orch"}, "spec": {"cidrs": ["10.0.0.0/24"]}});
+    fixture.create("servicecidrs.networking", "", ranges).await;
+    let spec = json!({"clusterIP": "None", "ports": [{"name": "web", "port": 80}]});
+    fixture.create(SERVICES, "ns", json!({"metadata": {"name": "s"}, "spec": spec})).await;
+    assert_eq!(
+        found(&fixture, 1).await,
+        missing("ServicePortError", "service/s in \"ns\" is not listening on port 443")
+    );
+    fixture.merge(SERVICES, "ns/s", json!({"spec": {"ports": [{"name": "web", "port": 443}]}})).await;
+    assert_eq!(
+        found(&fixture, 1).await,
+        missing("EndpointsNotFound", "cannot find endpointslices for service/s in \"ns\"")
+    );
+    let slice = json!({
+        "metadata": {"name": "s-1", "labels": {"orch.io/service-name": "s"}}, "addressType": "IPv4",
+        "ports": [{"name": "web", "port": 8443}],
+        "endpoints": [{"addresses": ["10.0.0.9"], "conditions": {"ready": false}}],
+    });
+    fixture.create("endpointslices.discovery", "ns", slice).await;
+    assert_eq!(
+        found(&fixture, 1).await,
+        missing(
+            "MissingEndpoints",
+            "endpointslices for service/s in \"ns\" have no addresses with port name \"web\""
+        )
+    );
+    fixture.delete(SERVICES, "ns/s", json!({})).await;
+    let spec = json!({"type": "ExternalName", "externalName": "things.example.com"});
+    fixture.create(SERVICES, "ns", json!({"metadata": {"name": "s"}, "spec": spec})).await;
+    let url = "https://things.example.com:443/apis/a.example.com/v1";
+    assert_eq!(
+        found(&fixture, 1).await,
+        missing(
+            "FailedDiscoveryCheck",
+            &format!("failing or missing response from {url}: bad status from {url}: 404")
+        )
+    );
+    server.0.lock().insert(VERSION, (204, Value::Null));
+    assert_eq!(found(&fixture, 1).await, ["True", "Passed", "all checks passed"].map(str::to_owned));
+    let before = fixture.state().applied();
+    found(&fixture, 100).await;
+    assert_eq!(fixture.state().applied(), before, "nothing is written without a change");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_local_object_is_said_to_be_available_whatever_was_said_of_it() {
+    let fixture = started().await;
+    let service = json!({"spec": {"service": {"namespace": "ns", "name": "s"}}});
+    fixture.merge(API_SERVICES, "v1.apps", service).await;
+    let away = json!({"status": {"conditions": [{"type": "Available", "status": "False", "reason": "R"}]}});
+    let client = fixture.client();
+    let resource = client.stored_resource(API_SERVICES).unwrap();
+    let place = Place { resource: &resource, path: "v1.apps" };
+    client.patch(place, Action::Status, &away).await.unwrap();
+    fixture.merge(API_SERVICES, "v1.apps", json!({"spec": {"service": null}})).await;
+    fixture.while_running(availability::run(&client), 1).await;
+    let condition = fixture.read(API_SERVICES, "v1.apps")["status"]["conditions"][0].clone();
+    assert_eq!((&condition["status"], &condition["reason"]), (&json!("True"), &json!("Local")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_serves_is_asked_again_and_forgotten_with_it() {
+    let (fixture, server) = aggregating().await;
+    let client = fixture.client();
+    let described = || client.aggregation().descriptions().find(REMOTE);
+    let spec = json!({"type": "ExternalName", "externalName": "things.example.com"});
+    fixture.create(SERVICES, "ns", json!({"metadata": {"name": "s"}, "spec": spec})).await;
+    fixture.while_running(described::run(&client), 1).await;
+    assert_eq!(described(), Some(Description::Stale), "it is not available yet");
+    let list = |names: &[&str]| {
+        let resources = names.iter().map(|name| json!({"name": name, "kind": "Thing", "verbs": ["get"]}));
+        let resources: Vec<Value> = resources.collect();
+        json!({"kind": "APIResourceList", "groupVersion": "a.example.com/v1", "resources": resources})
+    };
+    server.0.lock().insert(VERSION, (200, list(&["things"])));
+    found(&fixture, 1).await;
+    let count = || match described() {
+        Some(Description::Current(resources)) => resources.len(),
+        _ => 0,
+    };
+    let steps = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(count(), 1);
+        server.0.lock().insert(VERSION, (200, list(&["things", "others"])));
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert_eq!(count(), 2);
+        server.0.lock().insert("/apis", (503, Value::Null));
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert_eq!(described(), Some(Description::Stale));
+        fixture.delete(API_SERVICES, REMOTE, json!({})).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(described(), None);
+    };
+    fixture.beside(described::run(&client), steps).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_ends_when_aggregated_servers_have_emptied_it() {
+    let (fixture, server) = aggregating().await;
+    let client = fixture.client();
+    let spec = json!({"type": "ExternalName", "externalName": "things.example.com"});
+    fixture.create(SERVICES, "ns", json!({"metadata": {"name": "s"}, "spec": spec})).await;
+    fixture.namespace("other").await;
+    fixture.create("configmaps", "other", json!({"metadata": {"name": "c"}})).await;
+    fixture.delete("namespaces", "other", json!({})).await;
+    let condition = |at: usize| fixture.read("namespaces", "other")["status"]["conditions"][at].clone();
+    let names = ["things", "readable"].map(|name| {
+        let verbs = if name == "things" { json!(["deletecollection", "list"]) } else { json!(["list"]) };
+        json!({"name": name, "kind": "Thing", "namespaced": true, "verbs": verbs})
+    });
+    let list = json!({"kind": "APIResourceList", "groupVersion": "a.example.com/v1", "resources": names});
+    let things = |count: usize| json!({"kind": "ThingList", "items": vec![json!({}); count]});
+    const THINGS: &str = "/apis/a.example.com/v1/namespaces/other/things";
+    let steps = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(!fixture.exists("configmaps", "other/c"), "what this server keeps is deleted meanwhile");
+        let version = "a.example.com/v1";
+        assert_eq!(
+            condition(0)["message"],
+            format!(
+                "Discovery failed for some groups, 1 failing: unable to retrieve the complete list of server APIs: \
+                 {version}: stale GroupVersion discovery: {version}"
+            )
+        );
+        server.0.lock().insert(VERSION, (200, list.clone()));
+        server.0.lock().insert(THINGS, (200, things(2)));
+        tokio::time::sleep(Duration::from_secs(130)).await;
+        assert_eq!(condition(0)["status"], "False");
+        assert_eq!(
+            condition(3)["message"],
+            "Some resources are remaining: things.a.example.com has 2 resource instances"
+        );
+        server.0.lock().insert(THINGS, (200, things(0)));
+        tokio::time::sleep(Duration::from_secs(130)).await;
+        assert!(!fixture.exists("namespaces", "other"));
+    };
+    let loops = async {
+        let ending = Box::pin(crate::controllers::namespaces::run(&client));
+        let asking = Box::pin(described::run(&client));
+        let looking = Box::pin(availability::run(&client));
+        futures::future::select(futures::future::select(ending, asking), looking).await;
+    };
+    fixture.beside(loops, steps).await;
 }

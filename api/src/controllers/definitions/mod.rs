@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use orch_proto::Brand;
 use orch_raft::object::SharedObject;
-use orch_raft::{Change, Key, State, Store};
+use orch_raft::{Change, Key, Revision, State, Store};
 use orch_rules::Action;
 use orch_rules::kinds::definition::conditions::ConditionType;
 use orch_rules::kinds::definition::names::Pool;
@@ -31,7 +31,7 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use self::status::{Surroundings, next, patch};
+use self::status::{Surroundings, next, patch, restored};
 use super::client::{Client, Place};
 use super::queue::Queue;
 use super::rounds::{Progress, Queued, Round, Rounds, end};
@@ -53,8 +53,10 @@ struct Work {
     sources: Vec<Arc<str>>,
     known: BTreeMap<Arc<str>, Known>,
     groups: BTreeMap<String, Pool>,
-    /// Those that wait for a name, by group.
-    refused: BTreeMap<String, BTreeSet<Arc<str>>>,
+    /// Those that wait for a name, by group, with the names that they want.
+    refused: BTreeMap<String, BTreeMap<Arc<str>, BTreeSet<String>>>,
+    /// What is wrong with the schemas of those that are not in force, or say so: looked for once for each version of the object.
+    violations: BTreeMap<Arc<str>, (Revision, Option<String>)>,
     /// Names of definitions by the name in the store of their objects, while these are being deleted.
     ending: BTreeMap<Arc<str>, Arc<str>>,
     /// Since when the objects of a definition that is being deleted were held.
@@ -74,8 +76,9 @@ impl Work {
         let mut queue = Queue::default();
         queue.advance(now);
         let sources = vec![DEFINITIONS.into()];
-        let (known, groups, refused) = Default::default();
-        Work { sources, known, groups, refused, ending: BTreeMap::new(), held: BTreeMap::new(), queue }
+        let (known, groups, refused, violations) = Default::default();
+        let (ending, held) = Default::default();
+        Work { sources, known, groups, refused, violations, ending, held, queue }
     }
 
     /// Takes in the definition called `name`, as it is stored.
@@ -84,7 +87,8 @@ impl Work {
         self.set_accepted(name, &group, definition.at("status").at("acceptedNames").clone());
         let accepted = ConditionType::NamesAccepted.find(definition);
         if accepted.is_some_and(|found| found.text("status") == "False") {
-            self.refused.entry(group).or_default().insert(name.clone());
+            let wanted = names_in(definition.at("spec").at("names"));
+            self.refused.entry(group).or_default().insert(name.clone(), wanted);
         } else {
             self.forget_refusal(name, &group);
         }
@@ -100,14 +104,17 @@ impl Work {
         self.known.insert(name.clone(), Known { group: group.to_owned(), accepted });
     }
 
-    /// Takes the names of a definition out of use.
+    /// Takes the names of a definition out of use. Those that want one of them are looked at.
     fn release_names(&mut self, name: &Arc<str>) {
         let Some(Known { group, accepted }) = self.known.remove(name) else { return };
         if let Some(pool) = self.groups.get_mut(&group) {
             pool.remove(&accepted);
         }
-        for waiting in self.refused.get(&group).into_iter().flatten().filter(|waiting| *waiting != name) {
-            self.queue.add(waiting, Duration::ZERO);
+        let freed = names_in(&accepted);
+        for (waiting, wanted) in self.refused.get(&group).into_iter().flatten() {
+            if waiting != name && !freed.is_disjoint(wanted) {
+                self.queue.add(waiting, Duration::ZERO);
+            }
         }
     }
 
@@ -130,12 +137,45 @@ impl Work {
             self.groups.remove(&group);
         }
         self.held.remove(name);
+        self.violations.remove(name);
+    }
+
+    /// What is wrong with the structure of the schemas of the definition called `name`, which only one of an earlier time can have. It is
+    /// looked for when a definition comes into force, and as long as it is told: schemas are many times the rest.
+    fn violations(
+        &mut self,
+        brand: &'static Brand,
+        name: &Arc<str>,
+        object: &SharedObject,
+        outline: &Value,
+    ) -> Option<String> {
+        let is_told = ConditionType::NonStructuralSchema.find(outline).is_some();
+        if ConditionType::Established.is_true(outline) && !is_told {
+            self.violations.remove(name);
+            return None;
+        }
+        if let Some((revision, found)) = self.violations.get(name)
+            && *revision == object.revision
+        {
+            return found.clone();
+        }
+        let definition: Value = serde_json::from_slice(&object.json).ok()?;
+        let found = non_structural(brand, &definition);
+        self.violations.insert(name.clone(), (object.revision, found.clone()));
+        found
     }
 
     /// The names in use in the group of `definition`.
     fn pool(&mut self, definition: &Value) -> &Pool {
         self.groups.entry(definition.at("spec").text("group").to_owned()).or_default()
     }
+}
+
+/// All names that `names` has, of resources and of kinds.
+fn names_in(names: &Value) -> BTreeSet<String> {
+    let single = ["plural", "singular", "kind", "listKind"].map(|field| names.text(field));
+    let all = single.into_iter().chain(names.texts("shortNames"));
+    all.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 impl Derived for Work {
@@ -160,7 +200,7 @@ impl Derived for Work {
     }
 
     fn rebuild(&mut self, state: &State) {
-        (self.known, self.groups, self.refused) = Default::default();
+        (self.known, self.groups, self.refused, self.violations) = Default::default();
         for (name, object) in state.collection(DEFINITIONS).range_from("") {
             if let Some(definition) = outline_of(object) {
                 self.take_in(name, &definition);
@@ -267,28 +307,21 @@ fn plan(
     };
     let definition = outline_of(&object)?;
     if definition.at("metadata").has("deletionTimestamp") {
+        work.take_in(name, &definition);
+        if let Some(patch) = restored(&definition, work.pool(&definition), surroundings) {
+            return Some((Some(object), Plan::Write(patch)));
+        }
         let since = *work.held.entry(name.clone()).or_insert(elapsed);
         return Some((Some(object), Plan::End { had_time: elapsed.saturating_sub(since) >= HELD_LOOK }));
     }
     // What an earlier look accepted may not have been written.
     work.take_in(name, &definition);
-    let violations = violations(surroundings.brand, &object, &definition);
+    let violations = work.violations(surroundings.brand, name, &object, &definition);
     let surroundings = Surroundings { violations: violations.as_deref(), ..surroundings };
     let after = next(&definition, work.pool(&definition), surroundings);
     let group = definition.at("spec").text("group").to_owned();
     work.set_accepted(name, &group, after.at("status").at("acceptedNames").clone());
     patch(&definition, &after).map(|patch| (Some(object), Plan::Write(patch)))
-}
-
-/// What is wrong with the structure of the schemas of a definition, which only one of an earlier time can have. It is looked for when
-/// a definition comes into force, and as long as it is told: schemas are many times the rest.
-fn violations(brand: &'static Brand, object: &SharedObject, outline: &Value) -> Option<String> {
-    let is_told = ConditionType::NonStructuralSchema.find(outline).is_some();
-    if ConditionType::Established.is_true(outline) && !is_told {
-        return None;
-    }
-    let definition: Value = serde_json::from_slice(&object.json).ok()?;
-    non_structural(brand, &definition)
 }
 
 async fn carry_out<S: Store>(

@@ -52,6 +52,17 @@ pub(super) fn next(definition: &Value, pool: &Pool, surroundings: Surroundings<'
     after
 }
 
+/// The patch that gives a definition which is being deleted the names that it may use: somebody may have written others into its status.
+/// `None`: it has them. Whether it is in force stays as it is.
+pub(super) fn restored(definition: &Value, pool: &Pool, surroundings: Surroundings<'_>) -> Option<Value> {
+    let Surroundings { brand, now, .. } = surroundings;
+    let accepted = accept(definition, pool);
+    let mut after = definition.clone();
+    set(child_mut(&mut after, "status"), "acceptedNames", accepted.names);
+    set_condition(&mut after, brand, &accepted.names_accepted, &now.seconds_text());
+    patch(definition, &after)
+}
+
 /// The merge patch from the status of `before` to that of `after`; `None` where they are the same.
 pub(super) fn patch(before: &Value, after: &Value) -> Option<Value> {
     let (old, new) = (before.at("status"), after.at("status"));

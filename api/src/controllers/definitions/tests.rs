@@ -49,6 +49,62 @@ async fn names_are_in_use_from_the_decision_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_status_written_by_hand_gives_a_definition_that_is_being_deleted_no_other_names() {
+    let fixture = Fixture::new();
+    let mut held = definition("apples", "Fruit");
+    held["metadata"]["finalizers"] = json!(["example.com/held"]);
+    fixture.create(DEFINITIONS, "", held).await;
+    let (client, name) = (fixture.client(), "apples.example.com");
+    fixture.while_running(run(&client), 2).await;
+    let before = fixture.read(DEFINITIONS, name)["status"]["acceptedNames"].clone();
+    assert_eq!(before["kind"], "Fruit");
+    fixture.delete(DEFINITIONS, name, json!({})).await;
+    let resource = client.stored_resource(DEFINITIONS).unwrap();
+    let place = Place { resource: &resource, path: name };
+    let stolen = json!({"status": {"acceptedNames": {"kind": "Stolen", "plural": "apples"}}});
+    client.patch(place, Action::Status, &stolen).await.unwrap();
+    assert_eq!(fixture.read(DEFINITIONS, name)["status"]["acceptedNames"]["kind"], "Stolen");
+    fixture.while_running(run(&client), 2).await;
+    assert_eq!(fixture.read(DEFINITIONS, name)["status"]["acceptedNames"], before);
+}
+
+#[tokio::test]
+async fn a_name_that_is_freed_is_of_interest_to_those_that_want_it() {
+    let fixture = Fixture::new();
+    let both = [("apples", "Fruit"), ("nuts", "Nut"), ("pears", "Fruit"), ("corn", "Nut")];
+    for (plural, kind) in both {
+        fixture.create(DEFINITIONS, "", definition(plural, kind)).await;
+    }
+    let client = fixture.client();
+    let mut work = Work::new(Duration::ZERO);
+    work.rebuild(&fixture.applied().state);
+    for (plural, _) in both {
+        let name: Arc<str> = format!("{plural}.example.com").into();
+        if let Some((Some(object), Plan::Write(patch))) =
+            plan(&mut work, &fixture.applied(), &name, surroundings(&fixture))
+        {
+            carry_out(
+                &client,
+                client.stored_resource(DEFINITIONS).unwrap(),
+                name,
+                Some(object),
+                Plan::Write(patch),
+            )
+            .await
+            .unwrap();
+        }
+    }
+    let mut work = Work::new(Duration::ZERO);
+    work.rebuild(&fixture.applied().state);
+    let waiting =
+        |work: &Work| work.refused["example.com"].keys().map(|name| name.to_string()).collect::<Vec<_>>();
+    assert_eq!(waiting(&work), ["corn.example.com", "pears.example.com"]);
+    work.queue = Queue::default();
+    work.release_names(&"apples.example.com".into());
+    assert_eq!(work.queue.take_due(10), [Arc::from("pears.example.com")]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_definition_comes_into_force_and_goes_with_its_record() {
     let fixture = Fixture::new();
     fixture.create(DEFINITIONS, "", definition("apples", "Fruit")).await;

@@ -10,6 +10,7 @@
 //! comes a few hundredths of a second after the deletion (`turns::SETTLE`), in which clients see the namespace as the
 //! deletion left it.
 
+mod aggregated;
 mod conditions;
 mod content;
 
@@ -244,11 +245,12 @@ impl<S: Store> NamespaceFinalizer<'_, S> {
         let mut findings = content::findings(&state, &served, name);
         let failed = !failures.is_empty();
         findings.failures = failures;
+        let is_elsewhere = aggregated::empty(self.client, name, &mut findings).await;
         self.report(&state, name, &findings).await?;
         if findings.is_clear() {
             return self.release(name).await.map(|()| Progress::Settled { left: 0 });
         }
-        if failed || !findings.unserved.is_empty() {
+        if failed || is_elsewhere || !findings.unserved.is_empty() {
             return Err(ApiError::Unavailable(format!("{findings:?}")));
         }
         let left = findings.remaining.values().sum();

@@ -93,12 +93,13 @@ impl<S: Store> Api<S> {
         arrived.first = self.served();
     }
 
-    /// Has `arrived` see the newest definitions of the cluster.
-    pub(super) async fn refresh_definitions(&self, arrived: &Arrived) {
+    /// Has `arrived` see the newest definitions of the cluster; `false`: no quorum told of them.
+    pub(super) async fn refresh_definitions(&self, arrived: &Arrived) -> bool {
         let Pipeline { store, served, definitions, .. } = &*self.pipeline;
-        definitions.refresh(store, served).await;
+        let is_newest = definitions.refresh(store, served).await;
         // A request looks once.
         let _ = arrived.renewed.set(self.served());
+        is_newest
     }
 }
 

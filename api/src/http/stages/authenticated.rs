@@ -5,7 +5,8 @@ use std::sync::Arc;
 use orch_raft::Store;
 
 use super::super::Api;
-use super::{Arrived, PageRoute, RequestInfo, Resolved, ResourceRoute};
+use super::{Arrived, PageRoute, RemoteRoute, RequestInfo, Resolved, ResourceRoute};
+use crate::aggregation::Remote;
 use crate::authn::User;
 use crate::error::ApiError;
 
@@ -40,5 +41,21 @@ impl<'a> Authenticated<'a> {
     pub(super) fn resolve_page(self, verb: &'a str) -> Resolved<'a, PageRoute<'a>> {
         let route = PageRoute::of(self.arrived, verb);
         Resolved::of(self.arrived, self.user, route)
+    }
+
+    /// The request at `remote`: for a resource where `info` names one, else for a page; `verb` is the method in lower case.
+    pub(super) fn resolve_remote(
+        self,
+        info: Option<&'a RequestInfo>,
+        verb: &'a str,
+        remote: Arc<Remote>,
+    ) -> Resolved<'a, RemoteRoute<'a>> {
+        let route = RemoteRoute::of(self.arrived, info, verb, remote);
+        Resolved::of(self.arrived, self.user, route)
+    }
+
+    /// The first stage.
+    pub(super) fn arrived(&self) -> &'a Arrived {
+        self.arrived
     }
 }

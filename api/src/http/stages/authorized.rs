@@ -5,7 +5,10 @@ use std::sync::Arc;
 use orch_raft::Store;
 
 use super::super::Api;
-use super::{Arrived, Operation, Page, PageRoute, Resolved, ResourceEndpoint, ResourceRoute, Route};
+use super::{
+    Arrived, Elsewhere, Operation, Page, PageRoute, RemoteRoute, Resolved, ResourceEndpoint, ResourceRoute,
+    Route,
+};
 use crate::authn::User;
 use crate::authz::Attributes;
 use crate::endpoint::Endpoint;
@@ -55,6 +58,19 @@ impl<S: Store> Api<S> {
         &self,
         resolved: Resolved<'a, PageRoute<'a>>,
     ) -> Result<Authorized<'a, Page>, ApiError> {
+        let (arrived, user, route) = resolved.into_parts();
+        let user = self.admit(arrived, user, route.attributes()).await?;
+        Authorized::at(arrived, user, route)
+    }
+
+    /// Lets the user in to a group and version that another server answers, as the user that the headers ask to act as, if any.
+    ///
+    /// # Errors
+    /// Those of [`crate::gate::Gate::admit`].
+    pub(super) async fn authorize_remote<'a>(
+        &self,
+        resolved: Resolved<'a, RemoteRoute<'a>>,
+    ) -> Result<Authorized<'a, Elsewhere>, ApiError> {
         let (arrived, user, route) = resolved.into_parts();
         let user = self.admit(arrived, user, route.attributes()).await?;
         Authorized::at(arrived, user, route)

@@ -44,7 +44,9 @@ pub(super) use self::resolved::{
 pub(super) use self::seated::Seated;
 
 use self::answered::Rest;
-use self::resolved::Route;
+pub(super) use self::resolved::Elsewhere;
+use self::resolved::{RemoteRoute, Route};
+use crate::aggregation::Remote;
 
 /// Answers a request of any path.
 pub(super) async fn handle<S: Store>(
@@ -78,6 +80,9 @@ impl<S: Store> Api<S> {
             return response;
         }
         let authenticated = self.authenticate(arrived).await?;
+        if let Some(remote) = self.remote_of(arrived).await {
+            return Box::pin(self.answer_elsewhere(authenticated, remote, upload)).await;
+        }
         match parse_path(&arrived.path) {
             TargetPath::Resource(target) => {
                 let info = RequestInfo::of(arrived, target);
@@ -113,6 +118,24 @@ impl<S: Store> Api<S> {
             return Box::pin(self.pass_on(&authorized, upload)).await;
         }
         self.execute(authorized.into_operation()?, upload).await
+    }
+
+    /// The response of the server that answers the group and version of the path.
+    async fn answer_elsewhere(
+        self: &Arc<Self>,
+        authenticated: Authenticated<'_>,
+        remote: Arc<Remote>,
+        upload: &mut Upload,
+    ) -> Result<Response<Body>, ApiError> {
+        let arrived = authenticated.arrived();
+        let info = match parse_path(&arrived.path) {
+            TargetPath::Resource(target) => Some(RequestInfo::of(arrived, target)),
+            TargetPath::Other | TargetPath::Malformed => None,
+        };
+        let verb = arrived.method.as_str().to_ascii_lowercase();
+        let authorized =
+            self.authorize_remote(authenticated.resolve_remote(info.as_ref(), &verb, remote)).await?;
+        self.relay(&authorized, upload).await
     }
 
     /// The response for a page of the node; `verb` is the method in lower case.

@@ -9,6 +9,7 @@ use orch_schema::excerpt::quoted;
 
 use super::super::Api;
 use super::Arrived;
+use crate::aggregation::Remote;
 use crate::authn::User;
 use crate::authz::{Asked, Attributes};
 use crate::endpoint::Endpoint;
@@ -165,6 +166,47 @@ impl<'a> Route<'a> for PageRoute<'a> {
 
     fn into_destination(self) -> Result<Page, ApiError> {
         Ok(Page)
+    }
+}
+
+/// The route to a group and version that another server answers.
+pub(super) struct RemoteRoute<'a> {
+    attributes: Attributes<'a>,
+    elsewhere: Elsewhere,
+}
+
+/// The server that answers an authorized request, and the verb of one for a resource.
+#[derive(Clone)]
+pub(in crate::http) struct Elsewhere {
+    pub(in crate::http) remote: Arc<Remote>,
+    pub(in crate::http) verb: Option<Verb>,
+}
+
+impl<'a> RemoteRoute<'a> {
+    pub(super) fn of(
+        arrived: &'a Arrived,
+        info: Option<&'a RequestInfo>,
+        method: &'a str,
+        remote: Arc<Remote>,
+    ) -> Self {
+        let attributes = match info {
+            Some(info) => Attributes::Resource(info.asked.attributes(&info.target, &arrived.query)),
+            None => Attributes::Path { verb: method, path: &arrived.path },
+        };
+        let verb = info.and_then(|info| info.verb);
+        RemoteRoute { attributes, elsewhere: Elsewhere { remote, verb } }
+    }
+}
+
+impl<'a> Route<'a> for RemoteRoute<'a> {
+    type Destination = Elsewhere;
+
+    fn attributes(&self) -> Attributes<'a> {
+        self.attributes
+    }
+
+    fn into_destination(self) -> Result<Elsewhere, ApiError> {
+        Ok(self.elsewhere)
     }
 }
 

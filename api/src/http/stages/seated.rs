@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use http::Response;
-use orch_raft::Store;
+use orch_raft::{Revision, Store};
 use orch_schema::budget::Budget;
 
 use super::super::Api;
@@ -15,7 +15,7 @@ use super::super::deadline::{REQUEST_MAX, deadline, run_until_deadline};
 use super::super::held::COUNTED_BYTES_MIN;
 use super::super::respond::WatchResponse;
 use super::authorized::Undeclared;
-use super::{Arrived, Authorized, Operation, Page};
+use super::{Arrived, Authorized, Elsewhere, Operation, Page};
 use crate::authn::User;
 use crate::error::ApiError;
 use crate::flow::{FlowRequest, Seat, hold_while_sent};
@@ -56,18 +56,34 @@ impl<S: Store> Api<S> {
         Ok(Seated { authorized, seat })
     }
 
+    /// Waits for seats for a request that another server answers, for at most `limit`.
+    ///
+    /// # Errors
+    /// `TooManyRequests`: there is none, or not in time.
+    pub(in crate::http) async fn seat_elsewhere(
+        &self,
+        authorized: &Authorized<'_, Elsewhere>,
+        limit: Duration,
+    ) -> Result<Seat, ApiError> {
+        self.seat_of(authorized, (authorized.destination().verb, ""), (limit, 0)).await
+    }
+
     /// Looks for the path of a request that leads nowhere in the newest definitions of the cluster, with a seat and in its time:
     /// a quorum is asked.
     ///
     /// # Errors
-    /// `BadRequest`: `timeout` is no duration; `TooManyRequests`: there is no seat; `DeadlineExceeded`, `NothingChanged`.
+    /// `BadRequest`: `timeout` is no duration; `TooManyRequests`: there is no seat; `DeadlineExceeded`, `NothingChanged`;
+    /// `RevisionTooLarge`: the client has seen a newer state than this node has, and no quorum answers.
     pub(super) async fn look_again(&self, authorized: &Authorized<'_, Undeclared>) -> Result<(), ApiError> {
         let (arrived, Undeclared(verb)) = (authorized.arrived(), *authorized.destination());
         let limit = deadline(verb, &arrived.query)?;
         let _seat = self.seat_of(authorized, (Some(verb), ""), (limit, 0)).await?;
         let looking = async {
-            self.refresh_definitions(arrived).await;
-            Ok(())
+            let seen = arrived.query.text("resourceVersion").parse().map(Revision);
+            match (self.refresh_definitions(arrived).await, seen) {
+                (false, Ok(seen)) => self.pipeline.not_older_than(seen).await.map(|_| ()),
+                _ => Ok(()),
+            }
         };
         run_until_deadline(&self.pipeline.store, limit, verb, &Budget::default(), looking).await
     }

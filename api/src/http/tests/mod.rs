@@ -1,6 +1,7 @@
 //! The API over one state machine in memory, called as an HTTP service: no socket, no disk, virtual time.
 
 mod access;
+mod aggregated;
 mod audits;
 mod collections;
 mod credentials;

@@ -79,3 +79,22 @@ async fn a_quorum_is_asked_for_an_unknown_path_by_those_who_may_use_it_alone() {
     let refused = stranger.send(Method::GET, "/apis/example.com/v1", &[], Body::empty()).await;
     assert_eq!((refused.code.as_u16(), barriers()), (401, asked + 2));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_client_has_seen_of_a_kind_is_waited_for_where_no_quorum_answers() {
+    let server = Server::new().await;
+    let (before, lag) = (server.store.state(), Arc::new(Lag::default()));
+    let member = laggard(&server, &lag);
+    define(&server).await;
+    let (old, new) = (before.applied(), server.store.state().applied());
+    *lag.behind.lock() = Some(before);
+    lag.is_alone.store(true, Ordering::Relaxed);
+    let listed = member.get(&format!("{WIDGETS}?resourceVersion={new}")).await;
+    assert_eq!(listed.code, 504, "the client knows a newer state: {}", listed.text);
+    for version in [String::new(), "0".to_owned(), old.to_string()] {
+        let listed = member.get(&format!("{WIDGETS}?resourceVersion={version}")).await;
+        assert_eq!(listed.code, 404, "{version}");
+    }
+    lag.is_alone.store(false, Ordering::Relaxed);
+    assert_eq!(member.get(&format!("{WIDGETS}?resourceVersion={new}")).await.code, 200);
+}

@@ -229,7 +229,9 @@ fn the_built_in_plugins_are_asked_in_the_order_of_the_reference() {
             "PodResizeValidator",
             "ClaimStatus",
             "MutatingAdmissionPolicy",
+            "MutatingAdmissionWebhook",
             "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionWebhook",
             "ResourceQuota",
         ]
     );

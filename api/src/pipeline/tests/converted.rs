@@ -260,3 +260,52 @@ async fn a_read_after_a_change_of_the_schema_makes_tables_beside_the_thread_that
     assert_eq!(server.get(V1).await.json["items"].as_array().unwrap().len(), 2);
     assert!(others(2), "a list");
 }
+
+#[tokio::test]
+async fn lists_and_changes_use_what_was_converted_before_and_a_get_asks_anew() {
+    let converter = Renaming::keeping();
+    let server = server(&converter, "v1", 7).await;
+    for at in 0..3 {
+        server.create(V1, widget(&format!("w{at}"), json!({"color": "red"}))).await;
+    }
+    let list = async || server.get(V1BETA1).await.json["items"].clone();
+    let first = list().await;
+    assert_eq!((list().await, converter.asked()), (first.clone(), vec![3]), "one question for both lists");
+    server.get(&format!("{V1BETA1}/w0")).await.object();
+    assert_eq!(converter.asked(), [3, 1]);
+    // The old form is known: the question is about what is stored.
+    let told = "conversion webhook for stable.example.com/v1beta1, Kind=Widget failed: down";
+    converter.fail(Some(told));
+    let patch = json!({"data": {"colour": "blue"}});
+    assert_eq!(server.merge(&format!("{V1BETA1}/w0"), patch.clone()).await.refusal(), (500, told));
+    assert_eq!(
+        list().await,
+        first,
+        "a server that is away makes no list fail whose objects it has converted"
+    );
+    assert_eq!(server.delete(&format!("{V1BETA1}/w0"), json!(null)).await.refusal(), (500, told));
+    assert_eq!(server.get(&format!("{V1BETA1}/w1")).await.refusal(), (500, told));
+    converter.fail(None);
+    server.merge(&format!("{V1BETA1}/w0"), patch).await.object();
+    let before = converter.asked().len();
+    let second = list().await;
+    assert_eq!((&second[0]["data"], &second[1]), (&json!({"colour": "blue"}), &first[1]));
+    assert_eq!(converter.asked().len(), before, "the answer to the change was kept, too");
+    // Under a newer definition nothing is known.
+    serve(&server, &converter, "v1", 8);
+    list().await;
+    assert_eq!(converter.asked().last(), Some(&3));
+}
+
+#[tokio::test]
+async fn ten_thousand_objects_are_converted_by_ten_questions() {
+    const OBJECTS: usize = 10_000;
+    let converter = Renaming::ready();
+    let server = server(&converter, "v1", 7).await;
+    server.create(V1, widget("a", json!({"color": "red", "text": "x".repeat(1500)}))).await;
+    let resource =
+        server.pipeline.registry().find("stable.example.com", "v1beta1", "widgets").unwrap().clone();
+    let mut objects = vec![stored(&server, "a"); OBJECTS];
+    super::super::staged::convert_all(&resource, &mut objects, &Budget::default()).await.unwrap();
+    assert_eq!(converter.asked(), [1000; 10]);
+}

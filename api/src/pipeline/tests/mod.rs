@@ -17,6 +17,7 @@ mod quotas;
 mod scale;
 mod versions;
 mod waiting;
+mod webhooks;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

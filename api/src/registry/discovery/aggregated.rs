@@ -52,23 +52,26 @@ impl Lists {
         let list_of = || {
             let groups = registry.groups().filter(|group| group.name.is_empty() == core);
             let items: Vec<Value> = groups.map(|group| registry.summary(group).aggregated.clone()).collect();
-            list(registry.brand, VERSIONS[version], &items)
+            Aggregated::of(registry.brand, VERSIONS[version], &items)
         };
         lists.get(version).map(|kept| kept.get_or_init(list_of))
     }
 }
 
-fn list(brand: &Brand, version: &str, groups: &[Value]) -> Aggregated {
-    let group = brand.group(GROUP_STEM);
-    let list = json!({
-        "kind": LIST_KIND, "apiVersion": format!("{group}/{version}"), "metadata": {}, "items": groups,
-    });
-    let text = list.to_string();
-    let hash: String = Sha512::digest(&text).iter().map(|byte| format!("{byte:02X}")).collect();
-    Aggregated {
-        parameters: format!(";g={group};v={version};as={LIST_KIND}"),
-        etag: format!("\"{hash}\""),
-        value: list,
+impl Aggregated {
+    /// The document of these items of groups in `version`.
+    pub(crate) fn of(brand: &Brand, version: &str, groups: &[Value]) -> Aggregated {
+        let group = brand.group(GROUP_STEM);
+        let list = json!({
+            "kind": LIST_KIND, "apiVersion": format!("{group}/{version}"), "metadata": {}, "items": groups,
+        });
+        let text = list.to_string();
+        let hash: String = Sha512::digest(&text).iter().map(|byte| format!("{byte:02X}")).collect();
+        Aggregated {
+            parameters: format!(";g={group};v={version};as={LIST_KIND}"),
+            etag: format!("\"{hash}\""),
+            value: list,
+        }
     }
 }
 

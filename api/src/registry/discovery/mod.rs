@@ -59,7 +59,8 @@ pub struct Plain {
 }
 
 impl Plain {
-    fn new(kind: &'static str, fields: &Value) -> Plain {
+    /// A document of this kind with these members.
+    pub(crate) fn new(kind: &'static str, fields: &Value) -> Plain {
         let mut value = json!({"kind": kind, "apiVersion": "v1"});
         extend(&mut value, fields);
         Plain { kind, value }

@@ -110,3 +110,26 @@ async fn a_failure_ends_the_watch_with_its_message() {
         assert!(watch.next(READ_MAX).await.is_none());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_meet_the_same_change_ask_about_it_once() {
+    let converter = Renaming::keeping_and_waiting();
+    let (node, resource) = node(&converter);
+    write(&node, "a", Some("red"));
+    let mut watches = [0, 1].map(|_| watch(&node, &resource, ""));
+    // One permit: a second question would wait for ever.
+    converter.answer(1);
+    let frames = async |watches: &mut [Watch<MemoryStore>; 2]| {
+        let [one, other] = watches;
+        let (one, other) = futures::future::join(one.next(READ_MAX), other.next(READ_MAX)).await;
+        [one, other].map(|frame| events(&frame.unwrap()))
+    };
+    assert_eq!(frames(&mut watches).await, [["ADDED red"]; 2]);
+    write(&node, "a", Some("blue"));
+    converter.answer(1);
+    assert_eq!(frames(&mut watches).await, [["MODIFIED blue"]; 2]);
+    assert_eq!(converter.asked(), [1, 1]);
+    let mut third = watch(&node, &resource, "");
+    assert_eq!(events(&looked(&mut third, READ_MAX).unwrap()), ["ADDED blue"], "it need not wait");
+    assert_eq!(converter.asked(), [1, 1]);
+}

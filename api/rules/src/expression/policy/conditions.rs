@@ -1,17 +1,18 @@
-//! Match conditions: expressions that all have to hold for a policy to be evaluated.
+//! Match conditions: expressions that all have to hold for a policy to be evaluated, or a webhook to be called.
 //!
-//! Owns the rule for errors: one condition that is false leaves the policy out, whatever the others say.
+//! Owns the rule for errors: one condition that is false leaves the policy or webhook out, whatever the others say.
 
 use std::sync::LazyLock;
 
 use orch_expression::environments::AdmissionVariable;
 use orch_expression::{Budget, Group, LazyVariables, Question, Val};
+use orch_proto::Brand;
 use orch_schema::value::Value;
 
-use super::compile::{Compiler, Place, Wanted};
+use super::compile::{Compiler, POLICY_COMPILE_STEPS_MAX, Place, Wanted};
 use super::input::{Input, Shown};
 use super::{CONDITIONS_COST_MAX, Compiled, End, FailurePolicy, OUT_OF_BUDGET};
-use crate::expression::Charge;
+use crate::expression::{Allowance, Charge};
 use crate::validate::tree::Tree;
 
 /// A match condition.
@@ -20,7 +21,7 @@ pub struct Condition {
     compiled: Compiled,
 }
 
-/// The conditions of one policy, in its order.
+/// The conditions of one policy or webhook, in its order.
 #[derive(Debug, Default)]
 pub struct Conditions(Vec<Condition>);
 
@@ -39,6 +40,13 @@ static NO_VARIABLES: LazyLock<LazyVariables> =
     LazyLock::new(|| LazyVariables::at(AdmissionVariable::Variables.place()));
 
 impl Conditions {
+    /// Those of a stored webhook, compiled for the first write that it may be sent. One that does not compile is an error of
+    /// each evaluation.
+    pub fn of_webhook(webhook: &Value, brand: &'static Brand) -> Conditions {
+        let mut allowance = Allowance::of(POLICY_COMPILE_STEPS_MAX);
+        Conditions::compile(webhook, &mut Compiler::validating(brand, false), &mut allowance)
+    }
+
     /// Those of a stored policy.
     pub(super) fn compile(spec: &Value, compiler: &mut Compiler<'_>, charge: &mut dyn Charge) -> Conditions {
         let conditions = spec.items("matchConditions").iter();
@@ -50,15 +58,11 @@ impl Conditions {
         Conditions(compiled.collect())
     }
 
-    /// Whether the policy is evaluated.
+    /// Whether the policy is evaluated, or the webhook called.
     ///
     /// # Errors
     /// A question that has to be answered first.
-    pub(super) fn matched(
-        &self,
-        input: &Input<'_>,
-        failure: FailurePolicy,
-    ) -> Result<Matched, Box<Question>> {
+    pub fn matched(&self, input: &Input<'_>, failure: FailurePolicy) -> Result<Matched, Box<Question>> {
         self.matched_within(input, failure, &mut Budget::of(CONDITIONS_COST_MAX))
     }
 

@@ -1,4 +1,4 @@
-//! Stored objects as plugins see them.
+//! Stored objects as admission plugins and callers of webhooks see them.
 
 use orch_raft::object::SharedObject;
 use orch_raft::state::NAMESPACES;

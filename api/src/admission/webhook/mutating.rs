@@ -1,0 +1,228 @@
+//! `MutatingAdmissionWebhook`: webhooks that change writes, one after the other.
+//!
+//! Owns their order and the rules of the two rounds (facts/extension.md 4.3): each sees what those before it have changed, and
+//! is matched on that. In the second round a webhook is called that may be, was called in the first, and behind whose call
+//! something has changed.
+//!
+//! Invariant: a refused write leaves the object as it was. A refusal behind a call is final, since no webhook is called twice.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use futures::future::Either;
+use orch_schema::excerpt::quoted;
+use orch_schema::value::Value;
+
+use super::answer::Role;
+use super::asking::{Allowed, Asking};
+use super::patched::applied;
+use super::prepared::{Configurations, Found};
+use super::review::Request;
+use super::trace::Call;
+use super::{Callers, is_asked_about, keep_named, looked_up};
+use crate::admission::matching::{Names, Target, Version, back, shown_in};
+use crate::admission::{Additions, Attributes, Plugin, Refusal, Ruling, View, rule};
+use crate::error::ApiError;
+use crate::follow::Maintained;
+
+pub(in crate::admission) struct MutatingAdmissionWebhook {
+    configurations: Maintained<Configurations>,
+    callers: Callers,
+}
+
+impl MutatingAdmissionWebhook {
+    pub(in crate::admission) fn new(callers: Callers) -> Self {
+        let configurations = Maintained::new(|| Configurations::of(Role::Mutating));
+        MutatingAdmissionWebhook { configurations, callers }
+    }
+}
+
+impl Plugin for MutatingAdmissionWebhook {
+    fn name(&self) -> &'static str {
+        "MutatingAdmissionWebhook"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        is_asked_about(attributes)
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        object: Option<&'a mut Value>,
+        view: &'a View,
+        additions: &'a mut Additions,
+    ) -> Ruling<'a> {
+        let looked = looked_up(&self.configurations, (attributes, Role::Mutating), view);
+        if looked.as_ref().is_some_and(Vec::is_empty) {
+            return rule(Ok(()));
+        }
+        Either::Right(Box::pin(async move {
+            let found = match looked {
+                Some(found) => found,
+                None => {
+                    let plural = &*attributes.resource.plural;
+                    let read = self.configurations.read(view.applied(), |known| known.of_resource(plural));
+                    let mut found = read.await;
+                    keep_named(&mut found, attributes);
+                    found
+                }
+            };
+            let memory = additions.remembered::<Memory>().map(|memory| (*memory).clone());
+            let mut mutating = Mutating {
+                asking: Asking::new(attributes, view, &self.callers),
+                memory: memory.unwrap_or_default(),
+                is_second: additions.is_second_round(),
+                has_called: false,
+                written: None,
+            };
+            let changed = mutating.run(&found, object.as_deref()).await;
+            let changed = changed.map_err(|refusal| match mutating.has_called {
+                true => Refusal::Final(refusal.into_error(attributes)),
+                false => refusal,
+            })?;
+            let mut memory = mutating.memory;
+            if changed.is_some() {
+                additions.ask_again();
+            }
+            if let Some(object) = object {
+                if let Some(changed) = changed {
+                    *object = changed;
+                }
+                // No plugin behind this one changes the object or asks for a second round.
+                memory.output = additions.has_second_round().then(|| object.clone());
+            }
+            additions.remember(memory);
+            Ok(())
+        }))
+    }
+}
+
+/// What the first round leaves for the second.
+#[derive(Clone, Debug, Default)]
+struct Memory {
+    /// The object behind the webhooks, where there is a second round.
+    output: Option<Value>,
+    /// Calls that may be made again, and were made.
+    made: HashSet<Key>,
+    /// Those of them behind which something has changed.
+    due: HashSet<Key>,
+}
+
+/// Configuration and name of a webhook.
+type Key = (Arc<str>, Box<str>);
+
+struct Mutating<'a> {
+    asking: Asking<'a>,
+    memory: Memory,
+    is_second: bool,
+    has_called: bool,
+    /// The request of the last document, and its version: the next webhook is often sent the same.
+    written: Option<(Names, Request)>,
+}
+
+impl<'a> Mutating<'a> {
+    /// The object behind all webhooks; `None` if none changed it.
+    async fn run(&mut self, found: &[Found], object: Option<&Value>) -> Result<Option<Value>, Refusal> {
+        if self.is_second && self.memory.output.as_ref() != object {
+            self.make_due();
+        }
+        let mut current: Option<Value> = None;
+        for found in found {
+            let now = current.as_ref().or(object);
+            let Some(version) = self.asking.version(&found.webhook, now)? else { continue };
+            let key = (found.webhook.configuration.clone(), found.webhook.name.clone());
+            // set: keys of the webhooks that are due.
+            if self.is_second && !self.memory.due.contains(&key) {
+                continue;
+            }
+            let Some(after) = self.call(found, &version, now).await? else { continue };
+            if let Some(changed) = after.changed {
+                self.make_due();
+                current = Some(changed);
+                self.written = None;
+            }
+            if found.webhook.is_reinvoked {
+                self.memory.made.insert(key);
+            }
+        }
+        Ok(current)
+    }
+
+    /// Has all calls that may be made again and were made be made again.
+    fn make_due(&mut self) {
+        self.memory.due.extend(self.memory.made.drain());
+    }
+
+    /// Calls a webhook about `object`; `None` where its conditions leave it out.
+    async fn call(
+        &mut self,
+        found: &Found,
+        version: &Version<'a>,
+        object: Option<&Value>,
+    ) -> Result<Option<After>, Refusal> {
+        let attributes = self.asking.attributes();
+        let own = attributes.resource;
+        let names = Names::of(&self.asking.write.asked, version);
+        let unconverted = |reason: String| Refusal::Error(ApiError::WebhookFailed(reason));
+        let shown = shown_in(own, version, object).await.map_err(unconverted)?;
+        let old = shown_in(own, version, attributes.old).await.map_err(unconverted)?;
+        let objects = (shown.as_deref(), old.as_deref());
+        if !self.asking.is_met(&found.webhook, &names, objects).await? {
+            return Ok(None);
+        }
+        self.has_called = true;
+        let request = self.request(&names, objects);
+        let call = Call { found, round: usize::from(self.is_second), at: found.at };
+        let allowed = self.asking.call(call, &request, object).await;
+        let name = &found.webhook.name;
+        let changed = match allowed {
+            Ok(allowed) => self.changed(name, (version, &names), shown.as_deref(), allowed).await,
+            Err(refusal) => Err(refusal),
+        };
+        self.written = Some((names, request));
+        let mutated = matches!(changed, Ok(Some(_)));
+        call.note_asked(attributes, mutated);
+        let Some((changed, text)) = changed? else { return Ok(Some(After { changed: None })) };
+        call.note_patch(attributes, &text);
+        Ok(Some(After { changed: Some(changed) }))
+    }
+
+    /// The request that shows `objects`, which are in the version of `names`.
+    fn request(&mut self, names: &Names, objects: (Option<&Value>, Option<&Value>)) -> Request {
+        if let Some((_, request)) = self.written.take().filter(|(of, _)| of == names) {
+            return request;
+        }
+        let asked = &self.asking.write.asked;
+        Request::of(asked, (names, &Names::of(asked, &Version::Own)), objects.0, objects.1)
+    }
+
+    /// The object in the form of its rules, as the patch of `allowed` changes `shown`, and the patch; `None`: it stays.
+    async fn changed(
+        &self,
+        name: &str,
+        (version, names): (&Version<'a>, &Names),
+        shown: Option<&Value>,
+        allowed: Allowed,
+    ) -> Result<Option<(Value, Vec<u8>)>, Refusal> {
+        let attributes = self.asking.attributes();
+        let broken = |reason: String| Refusal::Final(ApiError::WebhookFailed(reason));
+        let Allowed { text, patch: Some(patch) } = allowed else { return Ok(None) };
+        let Some(shown) = shown else {
+            return Err(broken(format!(
+                "admission webhook {} attempted to modify the object, which is not supported for this operation",
+                quoted(name)
+            )));
+        };
+        let target = Target::of(attributes, version, names);
+        let Some(changed) = applied(&target, shown, patch).map_err(Refusal::Final)? else { return Ok(None) };
+        let changed = back(attributes.resource, version, changed).await.map_err(broken)?;
+        Ok(Some((changed, text)))
+    }
+}
+
+/// The object behind one webhook.
+struct After {
+    /// `None` if it stays as it is.
+    changed: Option<Value>,
+}

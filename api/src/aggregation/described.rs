@@ -1,0 +1,161 @@
+//! What aggregated servers say that they serve.
+//!
+//! Owns the documents of this node, one for each group and version, as items of aggregated discovery, and reading them from the
+//! two forms in which servers tell them. A server that does not answer is remembered as stale, without resources. The loop
+//! `controllers::api_services::described` asks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use orch_rules::validate::tree::Tree;
+use orch_schema::json;
+use orch_schema::value::Value;
+use parking_lot::Mutex;
+
+use crate::openapi::VERSION_3;
+
+/// Resources of one group and version that are remembered: ten times those of the largest public server.
+const RESOURCES_MAX: usize = 2_000;
+
+/// Bytes of the hash of an OpenAPI document: those of SHA-512 in hexadecimal.
+const HASH_BYTES_MAX: usize = 128;
+
+/// The documents, by the name of the APIService. Their number is that of these objects.
+#[derive(Debug, Default)]
+pub(crate) struct Descriptions(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Counts changes.
+    generation: u64,
+    known: HashMap<Arc<str>, Description>,
+    /// Paths of OpenAPI documents, with their hashes, by the name of the APIService.
+    openapi: HashMap<Arc<str>, String>,
+}
+
+/// What a server says of one group and version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Description {
+    /// The items of its resources in aggregated discovery.
+    Current(Arc<[Value]>),
+    /// It does not answer.
+    Stale,
+}
+
+impl Descriptions {
+    /// Remembers what the server of the APIService `name` says.
+    pub(crate) fn set(&self, name: &Arc<str>, description: Description) {
+        let mut inner = self.0.lock();
+        if inner.known.get(name) != Some(&description) {
+            inner.known.insert(name.clone(), description);
+            inner.generation += 1;
+        }
+    }
+
+    /// Forgets the server of the APIService `name`.
+    pub(crate) fn remove(&self, name: &str) {
+        let mut inner = self.0.lock();
+        inner.openapi.remove(name);
+        if inner.known.remove(name).is_some() {
+            inner.generation += 1;
+        }
+    }
+
+    /// What is known of the APIService `name`; `None`: its server was not asked yet.
+    pub(crate) fn find(&self, name: &str) -> Option<Description> {
+        self.0.lock().known.get(name).cloned()
+    }
+
+    /// Remembers where the server of the APIService `name` has the OpenAPI document of its group and version; `None`: nowhere.
+    pub(crate) fn set_openapi(&self, name: &Arc<str>, url: Option<String>) {
+        let mut inner = self.0.lock();
+        match url {
+            Some(url) => drop(inner.openapi.insert(name.clone(), url)),
+            None => drop(inner.openapi.remove(name)),
+        }
+    }
+
+    /// Where the server of the APIService `name` has its OpenAPI document.
+    pub(crate) fn openapi(&self, name: &str) -> Option<String> {
+        self.0.lock().openapi.get(name).cloned()
+    }
+
+    /// The number of changes so far.
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.lock().generation
+    }
+}
+
+/// Where the OpenAPI document of `path` (`/apis/GROUP/VERSION`) is, by the index of its server; `None`: it has none, or says that it
+/// is elsewhere.
+pub(crate) fn openapi_of_index(index: &Value, path: &str) -> Option<String> {
+    let url = index.at("paths").at(path.strip_prefix('/')?).text("serverRelativeURL");
+    let rest = url.strip_prefix(VERSION_3)?.strip_prefix(path)?;
+    let is_hash = rest.strip_prefix("?hash=").is_some_and(|hash| {
+        hash.len() <= HASH_BYTES_MAX && hash.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    });
+    (rest.is_empty() || is_hash).then(|| url.to_owned())
+}
+
+/// The resources of `group` and `version` in a document of aggregated discovery; `None`: it has none of them.
+pub(crate) fn of_aggregated(document: &Value, group: &str, version: &str) -> Option<Arc<[Value]>> {
+    // once: one group is looked for, in a document of bounded size.
+    let group = document.items("items").iter().find(|item| item.at("metadata").text("name") == group)?;
+    // few: the versions of one group.
+    let version = group.items("versions").iter().find(|item| item.text("version") == version)?;
+    if version.text("freshness") == "Stale" {
+        return None;
+    }
+    Some(version.items("resources").iter().take(RESOURCES_MAX).cloned().collect())
+}
+
+/// The resources of a plain document of a group and version (`APIResourceList`); `None`: it is another one.
+pub(crate) fn of_list(document: &Value, api_version: &str) -> Option<Arc<[Value]>> {
+    if document.text("kind") != "APIResourceList" || document.text("groupVersion") != api_version {
+        return None;
+    }
+    let mut items: Vec<Value> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for resource in document.items("resources").iter().take(RESOURCES_MAX) {
+        let (name, part) = match resource.text("name").split_once('/') {
+            Some((name, part)) => (name, Some(part)),
+            None => (resource.text("name"), None),
+        };
+        let at = *places.entry(name).or_insert_with(|| {
+            let scope = if resource.flag("namespaced") { "Namespaced" } else { "Cluster" };
+            items.push(json!({"resource": name, "scope": scope}));
+            items.len() - 1
+        });
+        match part {
+            Some(part) => {
+                let entry = json!({
+                    "subresource": part, "responseKind": kind(resource), "verbs": resource.at("verbs").clone(),
+                });
+                match items[at].get_mut("subresources").and_then(Value::as_array_mut) {
+                    Some(parts) => parts.push(entry),
+                    None => items[at]["subresources"] = json!([entry]),
+                }
+            }
+            None => fill(&mut items[at], resource),
+        }
+    }
+    Some(items.into())
+}
+
+/// Fills in the members of a resource that is told of by itself.
+fn fill(item: &mut Value, resource: &Value) {
+    item["responseKind"] = kind(resource);
+    item["singularResource"] = json!(resource.text("singularName"));
+    item["verbs"] = resource.at("verbs").clone();
+    for field in ["shortNames", "categories"] {
+        if !resource.items(field).is_empty() {
+            item[field] = resource.at(field).clone();
+        }
+    }
+}
+
+fn kind(resource: &Value) -> Value {
+    json!({
+        "group": resource.text("group"), "version": resource.text("version"), "kind": resource.text("kind"),
+    })
+}

@@ -1,0 +1,198 @@
+//! Aggregation: groups and versions that another server answers, because an APIService names its service.
+//!
+//! Owns which requests are another server's, who that server has to be, where its service is, and the identity under which requests
+//! are passed on. It opens no connection: [`Relay`] does, in `node`. `crate::http` passes requests on, `controllers` looks whether
+//! the servers are there.
+//!
+//!     APIService -> Remote (in `Remotes`, by group and version)  -> service -> host and port -> Server -> Relay
+//!
+//! Invariant: groups and versions that are built in are never another server's: whoever may write an APIService must not read
+//! other users' secrets thereby.
+//! Invariant: headers of identity are this server's own, and no credential of a client is passed on.
+//!
+//! Decision 0051; the reference's rules in facts/extension.md 6.
+
+pub(crate) mod described;
+mod discovery;
+pub(crate) mod identity;
+mod remote;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::body::Body;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use orch_proto::Brand;
+use parking_lot::Mutex;
+
+use self::described::Descriptions;
+pub(crate) use self::discovery::Merged;
+pub use self::remote::ServerTrust;
+pub(crate) use self::remote::{API_SERVICES, Remote, Remotes};
+use crate::admission::View;
+use crate::connect::BackendError;
+use crate::follow::{Applied, Builder, Maintained};
+use crate::openapi::VERSION_3;
+use crate::registry::Registry;
+use crate::webhook::{Routing, Services, Unresolved, resolve};
+
+/// Passes requests on. Implemented by the node, which owns the sockets.
+pub trait Relay: fmt::Debug + Send + Sync {
+    /// Sends `request`, whose URI has the path and query alone, to `server`; the answer is returned as soon as its head is there,
+    /// whatever its status. Where the request asks for an upgrade and the answer grants it, bytes are carried between the client
+    /// and the server from then on, as by [`crate::connect::Backends::forward`].
+    fn relay(
+        &self,
+        server: Server,
+        request: Request<Body>,
+    ) -> BoxFuture<'static, Result<Response<Body>, BackendError>>;
+}
+
+/// An aggregated server: where it is dialled, and who it has to be.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Server {
+    /// Name that its certificate has to have: `NAME.NAMESPACE.svc`.
+    pub name: String,
+    /// Host and port that are dialled.
+    pub at: (String, u16),
+    /// Who vouches for its certificate.
+    pub trust: ServerTrust,
+}
+
+impl Server {
+    /// `HOST:PORT` for the header `Host`, with an IPv6 host in brackets.
+    pub fn authority(&self) -> String {
+        let (host, port) = &self.at;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
+
+/// The aggregated servers of a node. Clones share everything.
+#[derive(Clone)]
+pub struct Aggregation {
+    remotes: Maintained<Remotes>,
+    relay: Option<Arc<dyn Relay>>,
+    routing: Routing,
+    shared: Arc<Shared>,
+}
+
+/// What a node has heard of the servers.
+#[derive(Default)]
+struct Shared {
+    descriptions: Descriptions,
+    /// The documents that were merged last.
+    merged: Mutex<Option<(Of, Arc<Merged>)>>,
+}
+
+/// What merged documents were made of: the registry, and the numbers of changes of the servers and of what they say.
+type Of = (Arc<Registry>, u64, u64);
+
+impl fmt::Debug for Aggregation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Aggregation").field("relay", &self.relay).finish_non_exhaustive()
+    }
+}
+
+impl Aggregation {
+    /// No request is passed on: the groups of other servers are unavailable.
+    pub fn none(builder: Builder) -> Aggregation {
+        Aggregation {
+            remotes: Maintained::built_by(builder, Remotes::default),
+            relay: None,
+            routing: Routing::default(),
+            shared: Arc::default(),
+        }
+    }
+
+    /// The same, where requests are passed on by `relay`, to services that are reached as `routing` says.
+    #[must_use]
+    pub fn through(self, relay: Arc<dyn Relay>, routing: Routing) -> Aggregation {
+        Aggregation { relay: Some(relay), routing, ..self }
+    }
+
+    /// The server of this group and version as of `applied`; `None`: this server answers itself, or none does.
+    pub(crate) async fn find(&self, applied: &Applied, group: &str, version: &str) -> Option<Arc<Remote>> {
+        self.remotes.read(applied, |remotes| remotes.find(group, version)).await
+    }
+
+    /// Where requests for `remote` go, by the services in `view`; `chance` chooses among endpoints.
+    ///
+    /// # Errors
+    /// Its service leads nowhere.
+    pub(crate) fn locate(
+        &self,
+        remote: &Remote,
+        view: &View,
+        brand: &'static Brand,
+        chance: u128,
+    ) -> Result<Server, Unresolved> {
+        let at = resolve(&Services { view, brand, routing: self.routing }, &remote.service, chance)?;
+        Ok(Server { name: remote.service.host(), at, trust: remote.trust.clone() })
+    }
+
+    /// All groups and versions that other servers answer as of `applied`, by name.
+    pub(crate) async fn all(&self, applied: &Applied) -> Vec<Arc<Remote>> {
+        self.remotes.read(applied, Remotes::all).await
+    }
+
+    /// Entries that the index of OpenAPI documents has beside those of `registry`, for the servers as of `applied`: the path of each,
+    /// and where it is.
+    pub(crate) async fn openapi(&self, registry: &Registry, applied: &Applied) -> Vec<(String, String)> {
+        let mut all = self.all(applied).await;
+        all.retain(|remote| !registry.is_built_in(&remote.group, &remote.version));
+        let known = |remote: &Arc<Remote>| {
+            let url = self.shared.descriptions.openapi(&remote.name)?;
+            Some((format!("apis/{}/{}", remote.group, remote.version), url))
+        };
+        all.iter().filter(|remote| remote.is_available).filter_map(known).collect()
+    }
+
+    /// What the servers say that they serve.
+    pub(crate) fn descriptions(&self) -> &Descriptions {
+        &self.shared.descriptions
+    }
+
+    /// The documents of discovery over `registry` and the servers as of `applied`; `None`: there are no such servers.
+    pub(crate) async fn discovery(&self, registry: &Arc<Registry>, applied: &Applied) -> Option<Arc<Merged>> {
+        let read = |remotes: &Remotes| (remotes.generation(), remotes.all());
+        let (generation, remotes) = self.remotes.read(applied, read).await;
+        if remotes.is_empty() {
+            return None;
+        }
+        let of: Of = (registry.clone(), generation, self.shared.descriptions.generation());
+        let is_same =
+            |(own, first, second): &Of| Arc::ptr_eq(own, &of.0) && (*first, *second) == (of.1, of.2);
+        if let Some((_, merged)) = self.shared.merged.lock().as_ref().filter(|(known, _)| is_same(known)) {
+            return Some(merged.clone());
+        }
+        let (registry, shared) = (registry.clone(), self.shared.clone());
+        // Definitions may give groups thousands of resources. An error means that the runtime ends.
+        let merging =
+            tokio::task::spawn_blocking(move || discovery::merge(&registry, &remotes, &shared.descriptions));
+        let merged = Arc::new(merging.await.ok()?);
+        *self.shared.merged.lock() = Some((of, merged.clone()));
+        Some(merged)
+    }
+
+    /// How services are reached.
+    pub(crate) fn routing(&self) -> Routing {
+        self.routing
+    }
+
+    /// The way to other servers; `None` on a node that has none.
+    pub(crate) fn relay(&self) -> Option<&Arc<dyn Relay>> {
+        self.relay.as_ref()
+    }
+}
+
+/// Group and version of a path below `/apis`, as they are written, if they are written without escapes; the path may be theirs, lie
+/// below, or be that of their OpenAPI document.
+pub(crate) fn group_and_version(path: &str) -> Option<(&str, &str)> {
+    let path = path.strip_prefix(VERSION_3).unwrap_or(path);
+    let mut segments = path.strip_prefix("/apis/")?.split('/');
+    let (group, version) = (segments.next()?, segments.next()?);
+    (!group.is_empty() && !version.is_empty()).then_some((group, version))
+}

@@ -1,0 +1,133 @@
+//! What an APIService says of another server, and the identity under which requests go there.
+
+use std::collections::BTreeMap;
+
+use http::{HeaderMap, HeaderValue};
+use orch_proto::brand::ORCH;
+use orch_schema::json;
+use orch_schema::value::Value;
+
+use super::identity::{aggregator, name_user};
+use super::*;
+use crate::authn::User;
+
+fn remote(spec: Value) -> Option<Remote> {
+    let mut spec = spec;
+    spec["group"] = json!("a.example.com");
+    spec["version"] = json!("v1");
+    let status = json!({"conditions": [{"type": "Available", "status": "True"}]});
+    Remote::of(&"v1.a.example.com".into(), &json!({"spec": spec, "status": status}))
+}
+
+#[test]
+fn an_object_with_a_service_is_another_servers_and_names_its_trust() {
+    let service = json!({"namespace": "ns", "name": "s", "port": 8443});
+    assert_eq!(remote(json!({})), None);
+    let trust = |more: Value| {
+        let mut spec = more;
+        spec["service"] = service.clone();
+        remote(spec).unwrap().trust
+    };
+    assert_eq!(trust(json!({})), ServerTrust::Machine);
+    assert_eq!(trust(json!({"insecureSkipTLSVerify": true})), ServerTrust::Anyone);
+    assert_eq!(trust(json!({"caBundle": "bm9wZQ=="})), ServerTrust::Bundle(b"nope".as_slice().into()));
+    assert_eq!(trust(json!({"caBundle": "?"})), ServerTrust::Unreadable);
+    let found = remote(json!({"service": service})).unwrap();
+    assert!(found.is_available);
+    assert_eq!((found.service.host().as_str(), found.service.port), ("s.ns.svc", 8443));
+    assert_eq!(found.path(), "/apis/a.example.com/v1");
+}
+
+#[test]
+fn only_plain_paths_lead_to_other_servers() {
+    for (path, expected) in [
+        ("/apis/a.example.com/v1", Some(("a.example.com", "v1"))),
+        ("/apis/a.example.com/v1/things/x", Some(("a.example.com", "v1"))),
+        ("/apis/a.example.com/", None),
+        ("/apis/a.example.com", None),
+        ("/apis//a.example.com/v1", None),
+        ("/api/v1/pods", None),
+        ("/openapi/v3/apis/a/v1", Some(("a", "v1"))),
+        ("/openapi/v3/apis/a", None),
+        ("/openapi/v2", None),
+    ] {
+        assert_eq!(group_and_version(path), expected, "{path}");
+    }
+}
+
+#[test]
+fn the_identity_is_this_servers_word_alone() {
+    let mut headers = HeaderMap::new();
+    for name in ["x-remote-user", "x_remote_group", "x-remote-extra-fake", "x-remote-other", "accept"] {
+        headers.insert(name, HeaderValue::from_static("mallory"));
+    }
+    let extra = BTreeMap::from([("example.org/Team".to_owned(), vec!["blue".to_owned(), "red".to_owned()])]);
+    let groups = vec!["devs".to_owned(), "system:authenticated".to_owned()];
+    let user = User { name: "zoë".to_owned(), uid: "7".to_owned(), groups, extra };
+    name_user(&mut headers, &user).unwrap();
+    let mut found: Vec<(&str, &[u8])> =
+        headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    found.sort_unstable();
+    assert_eq!(
+        found,
+        [
+            ("accept", b"mallory".as_slice()),
+            ("x-remote-extra-example.org%2f%54eam", b"blue"),
+            ("x-remote-extra-example.org%2f%54eam", b"red"),
+            ("x-remote-group", b"devs"),
+            ("x-remote-group", b"system:authenticated"),
+            ("x-remote-uid", b"7"),
+            ("x-remote-user", "zoë".as_bytes()),
+        ]
+    );
+    let split = User { name: "a\r\nX-Remote-Group: system:masters".to_owned(), ..User::default() };
+    assert!(name_user(&mut HeaderMap::new(), &split).is_err());
+    let own = aggregator(&ORCH);
+    assert_eq!((own.name.as_str(), own.groups.len()), ("system:orch-aggregator", 1));
+}
+
+#[test]
+fn a_plain_list_becomes_items_with_sub_resources_in_them() {
+    let list = json!({
+        "kind": "APIResourceList", "groupVersion": "a.example.com/v1",
+        "resources": [
+            {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": ["get"],
+                "shortNames": ["th"]},
+            {"name": "things/status", "singularName": "", "namespaced": true, "kind": "Thing", "verbs": ["patch"]},
+            {"name": "others/log", "singularName": "", "namespaced": false, "kind": "Log", "verbs": ["get"]},
+        ],
+    });
+    let kind = |kind: &str| json!({"group": "", "version": "", "kind": kind});
+    let found = described::of_list(&list, "a.example.com/v1").unwrap();
+    let status = json!({"subresource": "status", "responseKind": kind("Thing"), "verbs": ["patch"]});
+    assert_eq!(
+        found[0],
+        json!({"resource": "things", "scope": "Namespaced", "responseKind": kind("Thing"),
+            "singularResource": "thing", "verbs": ["get"], "shortNames": ["th"], "subresources": [status]})
+    );
+    let log = json!({"subresource": "log", "responseKind": kind("Log"), "verbs": ["get"]});
+    assert_eq!(found[1], json!({"resource": "others", "scope": "Cluster", "subresources": [log]}));
+    assert_eq!(described::of_list(&list, "a.example.com/v2"), None);
+    let version = json!({"version": "v1", "resources": [{"resource": "things"}], "freshness": "Current"});
+    let items = json!({"items": [{"metadata": {"name": "a.example.com"}, "versions": [version]}]});
+    let found = described::of_aggregated(&items, "a.example.com", "v1").unwrap();
+    assert_eq!(found[0], json!({"resource": "things"}));
+    assert!(described::of_aggregated(&items, "a.example.com", "v2").is_none());
+}
+
+#[test]
+fn an_index_names_documents_of_its_own_path_alone() {
+    let path = "/apis/a.example.com/v1";
+    let found = |url: &str| {
+        let index = json!({"paths": {"apis/a.example.com/v1": {"serverRelativeURL": url}}});
+        described::openapi_of_index(&index, path)
+    };
+    for url in ["/openapi/v3/apis/a.example.com/v1", "/openapi/v3/apis/a.example.com/v1?hash=0AF"] {
+        assert_eq!(found(url).as_deref(), Some(url));
+    }
+    for url in
+        ["", "/openapi/v3/apis/apps/v1", "https://evil.example/", "/openapi/v3/apis/a.example.com/v1?x=y"]
+    {
+        assert_eq!(found(url), None, "{url}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Requests that an aggregated server answers.
+//!
+//! Owns which requests these are, and their way: behind authentication, authorization and audit like any other they wait for a seat
+//! of flow control, which they keep for a second at most, are passed on under the identity of their user, and their answer is
+//! streamed as it comes. Which server it is, and the headers of identity, are `aggregation`'s; sockets are the adapter's.
+//!
+//! Invariant: no redirect is followed and none is passed on: a client would follow it with its credentials.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::future::{Either, select};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, LOCATION, UPGRADE, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderValue, Request, Response};
+use orch_raft::Store;
+use percent_encoding::percent_decode_str;
+
+use super::Api;
+use super::body::Upload;
+use super::deadline::deadline;
+use super::held::Payer;
+use super::respond::{self, Lasting};
+use super::stages::{Arrived, Authorized, Elsewhere};
+use crate::admission::View;
+use crate::aggregation::identity::name_user;
+use crate::aggregation::{Remote, Server, group_and_version};
+use crate::connect::headers::{asks_for_upgrade, of_request, strip_answer};
+use crate::connect::path;
+use crate::error::ApiError;
+use crate::flow::hold_for_a_while;
+use crate::follow::Applied;
+use crate::request::Verb;
+
+/// Bytes that a passed-on request holds in buffers, half of them in each direction: what its user is charged for.
+const STREAM_BYTES: usize = 64 << 10;
+
+/// Time for a watch to begin: programs send the head of its answer with the first event.
+const WATCH_START_MAX: Duration = Duration::from_secs(300);
+
+/// By which the audit of the aggregated server is joined with this server's.
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// The answer to a redirect, in the reference's words.
+const REDIRECTED: &[u8] = b"the backend attempted to redirect this request, which is not permitted";
+
+impl<S: Store> Api<S> {
+    /// The server that answers the path of `arrived`; `None`: this server answers itself, or nobody does.
+    pub(super) async fn remote_of(&self, arrived: &Arrived) -> Option<Arc<Remote>> {
+        let (group, version) = group_and_version(&arrived.path)?;
+        if arrived.served().registry.is_built_in(group, version) {
+            return None;
+        }
+        let applied = Applied::of(&self.pipeline.store);
+        self.pipeline.aggregation.find(&applied, group, version).await
+    }
+
+    /// Passes a request on, and returns what the client gets.
+    ///
+    /// # Errors
+    /// `TooManyRequests`, `BadRequest`: a path or time-out that is not passed on. The failures of the other server are answers.
+    pub(super) async fn relay(
+        &self,
+        authorized: &Authorized<'_, Elsewhere>,
+        upload: &mut Upload,
+    ) -> Result<Response<Body>, ApiError> {
+        let (arrived, Elsewhere { remote, verb }) = (authorized.arrived(), authorized.destination());
+        check_path(&arrived.path)?;
+        let limit = match verb {
+            Some(Verb::Watch) => WATCH_START_MAX,
+            verb => deadline(verb.unwrap_or(Verb::Get), &arrived.query)?,
+        };
+        self.pipeline.store.may_serve()?;
+        let lasting = Lasting::default();
+        lasting.keep(self.ledger.take(&Payer::of(authorized.user(), &arrived.exchange), STREAM_BYTES)?);
+        let seat = self.seat_elsewhere(authorized, limit).await?;
+        // What waits for another server keeps no seat from others.
+        let seat = hold_for_a_while(seat, &self.pipeline.store);
+        let Some((server, relay)) = self.server_of(remote).zip(self.pipeline.aggregation.relay()) else {
+            return Ok(unavailable());
+        };
+        let is_upgrade = asks_for_upgrade(&arrived.headers);
+        if !is_upgrade && *verb != Some(Verb::Watch) {
+            // A watch gives it back with the head of its answer.
+            lasting.keep(seat);
+        }
+        let request = match self.passed(authorized, &server, upload, is_upgrade.then_some(&lasting)) {
+            Ok(request) => request,
+            Err(reason) => return Ok(unreachable(&reason)),
+        };
+        let (answering, late) = (relay.relay(server, request), self.pipeline.store.sleep(limit));
+        let answer = match select(answering, std::pin::pin!(late)).await {
+            Either::Left((Ok(answer), _)) => answer,
+            Either::Left((Err(error), _)) => return Ok(unreachable(&error.to_string())),
+            Either::Right(_) => return Ok(unreachable("context deadline exceeded")),
+        };
+        Ok(answered(answer, is_upgrade, lasting))
+    }
+
+    /// Where requests for `remote` go; `None`: it is not available, or its service leads nowhere.
+    fn server_of(&self, remote: &Remote) -> Option<Server> {
+        if !remote.is_available {
+            return None;
+        }
+        let (view, brand) = (View::of(&self.pipeline.store), self.pipeline.served.brand());
+        let chance = self.pipeline.ambient.random();
+        self.pipeline.aggregation.locate(remote, &view, brand, chance).ok()
+    }
+
+    /// The client's request as `server` gets it; `upgrade`: what is kept while the connection lasts that leaves HTTP.
+    fn passed(
+        &self,
+        authorized: &Authorized<'_, Elsewhere>,
+        server: &Server,
+        upload: &mut Upload,
+        upgrade: Option<&Lasting>,
+    ) -> Result<Request<Body>, String> {
+        let arrived = authorized.arrived();
+        let mut headers = arrived.headers.clone();
+        self.pipeline.gate.strip_identity(None, &mut headers);
+        let client = arrived.peer.as_ref().map(|peer| peer.address.ip());
+        let mut headers = of_request(&headers, &server.authority(), client, None);
+        name_user(&mut headers, authorized.user()).map_err(|error| error.to_string())?;
+        respond::put(&mut headers, AUDIT_ID, arrived.exchange.id().as_ref());
+        let query =
+            path::query(arrived.query.pairs().map(|(name, value)| (name, value.to_owned())).collect());
+        let target =
+            if query.is_empty() { arrived.path.clone() } else { format!("{}?{query}", arrived.path) };
+        let mut request = Request::new(match upgrade {
+            Some(_) => Body::empty(),
+            None => upload.take(),
+        });
+        *request.method_mut() = arrived.method.clone();
+        *request.uri_mut() = target.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;
+        *request.headers_mut() = headers;
+        if let Some(lasting) = upgrade {
+            request.headers_mut().remove(CONTENT_LENGTH);
+            *request.extensions_mut() = arrived.extensions.clone();
+            request.extensions_mut().insert(lasting.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// Checks that `path` names what was authorized, however a server reads it.
+fn check_path(path: &str) -> Result<(), ApiError> {
+    let decoded = percent_decode_str(path).decode_utf8();
+    let decoded =
+        decoded.map_err(|_| ApiError::BadRequest("the path holds escapes that are not UTF-8".to_owned()))?;
+    let refused = |segment: &str| matches!(segment, "." | "..") || segment.contains('\\');
+    if decoded.split('/').any(refused) {
+        return Err(ApiError::BadRequest("the path is not passed on: it has segments of dots".to_owned()));
+    }
+    Ok(())
+}
+
+/// The answer of a server as the client gets it.
+fn answered(mut answer: Response<Body>, is_upgrade: bool, lasting: Lasting) -> Response<Body> {
+    let code = answer.status().as_u16();
+    if matches!(code, 300..400) && answer.headers().contains_key(LOCATION) {
+        return text(502, Bytes::from_static(REDIRECTED));
+    }
+    let upgrade = answer.headers().get(UPGRADE).cloned();
+    strip_answer(answer.headers_mut());
+    let headers = answer.headers_mut();
+    match code {
+        101 if is_upgrade => {
+            headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+            headers.extend(upgrade.map(|upgrade| (UPGRADE, upgrade)));
+        }
+        // The client's connection may hold bytes of the protocol that it asked for.
+        _ if is_upgrade => {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        _ => {}
+    }
+    respond::lasting(answer, lasting)
+}
+
+/// The answer where the server is not there, in the reference's words.
+fn unavailable() -> Response<Body> {
+    let mut response = text(503, Bytes::from_static(b"service unavailable\n"));
+    respond::put(response.headers_mut(), X_CONTENT_TYPE_OPTIONS, "nosniff");
+    response
+}
+
+/// The answer where the server cannot be reached, for this reason.
+fn unreachable(reason: &str) -> Response<Body> {
+    text(503, Bytes::from(format!("error trying to reach service: {reason}")))
+}
+
+fn text(code: u16, text: Bytes) -> Response<Body> {
+    respond::bytes(code, "text/plain; charset=utf-8", text)
+}

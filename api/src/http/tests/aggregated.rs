@@ -1,0 +1,234 @@
+//! Groups and versions that another server answers, with servers that write down what they get.
+
+use axum::body::Body;
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use http::{Method, Request, Response};
+use parking_lot::Mutex;
+
+use super::*;
+use crate::aggregation::described::Description;
+use crate::aggregation::{Aggregation, Relay, Server as Target, ServerTrust};
+use crate::connect::BackendError;
+use crate::webhook::Routing;
+
+const API_SERVICES: &str = "/apis/apiregistration.orch.io/v1/apiservices";
+const THINGS: &str = "/apis/a.example.com/v1/things";
+
+/// A server that answers every request alike.
+#[derive(Debug)]
+struct Scripted {
+    /// Requests: method, target, and the headers whose names begin as given.
+    seen: Mutex<Vec<String>>,
+    targets: Mutex<Vec<Target>>,
+    code: u16,
+    headers: Vec<(&'static str, &'static str)>,
+    fails: bool,
+}
+
+impl Default for Scripted {
+    fn default() -> Self {
+        Scripted {
+            seen: Mutex::default(),
+            targets: Mutex::default(),
+            code: 200,
+            headers: vec![],
+            fails: false,
+        }
+    }
+}
+
+impl Relay for Scripted {
+    fn relay(
+        &self,
+        server: Target,
+        request: Request<Body>,
+    ) -> BoxFuture<'static, Result<Response<Body>, BackendError>> {
+        let mut told: Vec<String> = request
+            .headers()
+            .iter()
+            .filter(|(name, _)| !["audit-id", "x-forwarded-for"].contains(&name.as_str()))
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
+        told.sort();
+        self.seen.lock().push(format!("{} {} {}", request.method(), request.uri(), told.join(", ")));
+        self.targets.lock().push(server);
+        if self.fails {
+            return ready(Err(BackendError::Dial("refused".to_owned()))).boxed();
+        }
+        let mut answer = Response::builder().status(self.code);
+        for (name, value) in &self.headers {
+            answer = answer.header(*name, *value);
+        }
+        ready(Ok(answer.body(Body::from("text")).unwrap())).boxed()
+    }
+}
+
+/// A server whose group `a.example.com` is answered by `scripted`, once it is `available`.
+async fn server(scripted: Scripted, available: &str) -> (Server, Arc<Scripted>, Aggregation) {
+    let (server, scripted) = (Server::new().await, Arc::new(scripted));
+    let mut pipeline = pipeline(server.store.clone(), server.clock.clone(), Features::default());
+    let aggregation =
+        Aggregation::none(Builder::BlockingThread).through(scripted.clone(), Routing::ClusterAddress);
+    pipeline.aggregation = aggregation.clone();
+    let router = Api::new(Arc::new(pipeline), server.stopping.clone()).router();
+    let server = Server { router, ..server };
+    let spec = json!({"type": "ExternalName", "externalName": "things.example.com"});
+    server.create("/api/v1/namespaces/ns/services", json!({"metadata": {"name": "s"}, "spec": spec})).await;
+    register(&server, "v1.a.example.com", "a.example.com", available).await;
+    (server, scripted, aggregation)
+}
+
+async fn register(server: &Server, name: &str, group: &str, available: &str) {
+    let spec = json!({
+        "group": group, "version": "v1", "groupPriorityMinimum": 20000, "versionPriority": 15,
+        "insecureSkipTLSVerify": true, "service": {"namespace": "ns", "name": "s", "port": 8443},
+    });
+    server.create(API_SERVICES, json!({"metadata": {"name": name}, "spec": spec})).await;
+    let status = json!({"conditions": [{"type": "Available", "status": available}]});
+    let answered = server.merge(&format!("{API_SERVICES}/{name}/status"), json!({"status": status})).await;
+    assert_eq!(answered.code, StatusCode::OK, "{}", answered.text);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_passed_on_under_the_identity_of_its_user() {
+    let (server, scripted, _) = server(Scripted::default(), "True").await;
+    let headers = [
+        ("impersonate-user", "zoe"),
+        ("impersonate-group", "system:masters"),
+        ("impersonate-extra-team", "blue"),
+        ("x-remote-user", "mallory"),
+        ("x-remote-extra-fake", "x"),
+        ("connection", "x-of-connection"),
+        ("x-of-connection", "y"),
+    ];
+    let target = format!("{THINGS}?limit=5&labelSelector=a%3Db&x=y%20z");
+    let answered = server.send(Method::POST, &target, &headers, Body::from("body")).await;
+    assert_eq!((answered.code.as_u16(), answered.text.as_str()), (200, "text"));
+    assert_eq!(
+        scripted.seen.lock().as_slice(),
+        [format!(
+            "POST {THINGS}?labelSelector=a%3Db&limit=5&x=y+z host: things.example.com:8443, \
+             x-remote-extra-team: blue, x-remote-group: system:authenticated, x-remote-group: system:masters, \
+             x-remote-user: zoe"
+        )]
+    );
+    let expected = Target {
+        name: "s.ns.svc".to_owned(),
+        at: ("things.example.com".to_owned(), 8443),
+        trust: ServerTrust::Anyone,
+    };
+    assert_eq!(scripted.targets.lock().as_slice(), [expected]);
+    let page = server.get("/apis/a.example.com/v1").await;
+    assert_eq!(page.text, "text", "documents of the version are the server's, too");
+    let version = server.get("/apis/a.example.com/v2/things").await;
+    assert_eq!((version.code.as_u16(), version.text.as_str()), (404, "404 page not found\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_without_the_right_reaches_the_server() {
+    let (server, scripted, _) = server(Scripted::default(), "True").await;
+    let answered = server.send(Method::GET, THINGS, &[("impersonate-user", "zoe")], Body::empty()).await;
+    assert_eq!(answered.code, StatusCode::FORBIDDEN);
+    let message = "things.a.example.com is forbidden: User \"zoe\" cannot list resource \"things\" in API group \
+                   \"a.example.com\" at the cluster scope";
+    assert_eq!(answered.json()["message"], message);
+    for path in [format!("{THINGS}/../../../../api/v1/secrets"), format!("{THINGS}/%2e%2e/x")] {
+        assert_eq!(server.get(&path).await.code, StatusCode::BAD_REQUEST, "{path}");
+    }
+    assert_eq!(scripted.seen.lock().len(), 0);
+}
+
+#[tokio::test]
+async fn a_built_in_group_is_never_given_away() {
+    let (server, scripted, aggregation) = server(Scripted::default(), "True").await;
+    register(&server, "v1.apps", "apps", "True").await;
+    let answered = server.get("/apis/apps/v1/deployments").await;
+    assert_eq!(answered.json()["kind"], "DeploymentList");
+    let own = server.get("/openapi/v3").await.json()["paths"]["apis/apps/v1"].clone();
+    aggregation
+        .descriptions()
+        .set_openapi(&"v1.apps".into(), Some("/openapi/v3/apis/apps/v1?hash=0".to_owned()));
+    assert_eq!(server.get("/openapi/v3").await.json()["paths"]["apis/apps/v1"], own);
+    assert_eq!(server.get("/apis/apps").await.json()["preferredVersion"]["version"], "v1");
+    assert_eq!(scripted.seen.lock().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_a_server_have_the_words_of_the_reference() {
+    let redirect =
+        Scripted { code: 302, headers: vec![("location", "https://evil.example/")], ..Scripted::default() };
+    let fails = Scripted { fails: true, ..Scripted::default() };
+    for (scripted, available, code, text) in [
+        (redirect, "True", 502, "the backend attempted to redirect this request, which is not permitted"),
+        (fails, "True", 503, "error trying to reach service: refused"),
+        (Scripted::default(), "False", 503, "service unavailable\n"),
+    ] {
+        let (server, _, _) = server(scripted, available).await;
+        let answered = server.get(THINGS).await;
+        assert_eq!((answered.code.as_u16(), answered.text.as_str()), (code, text));
+        assert!(answered.headers["content-type"].to_str().unwrap().starts_with("text/plain"));
+        assert!(!answered.headers.contains_key("location"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn headers_of_an_answer_pass_but_for_those_of_its_connection() {
+    let headers =
+        vec![("warning", "299 - \"mine\""), ("access-control-allow-origin", "*"), ("keep-alive", "5")];
+    let (server, _, _) = server(Scripted { code: 418, headers, ..Scripted::default() }, "True").await;
+    let answered = server.get(THINGS).await;
+    assert_eq!(answered.code.as_u16(), 418);
+    assert_eq!(answered.headers["warning"], "299 - \"mine\"");
+    assert!(
+        ["access-control-allow-origin", "keep-alive"]
+            .iter()
+            .all(|name| !answered.headers.contains_key(*name))
+    );
+}
+
+#[tokio::test]
+async fn discovery_tells_of_every_server_and_waits_for_none() {
+    let (server, scripted, aggregation) = server(Scripted::default(), "True").await;
+    let listed = server.get("/apis").await.json();
+    let version = json!({"groupVersion": "a.example.com/v1", "version": "v1"});
+    let own = json!({"name": "a.example.com", "versions": [version.clone()], "preferredVersion": version});
+    assert_eq!(listed["groups"][0], own, "its rank is above all others");
+    assert_eq!(listed["groups"][1]["name"], "apiregistration.orch.io");
+    let group = server.get("/apis/a.example.com").await.json();
+    assert_eq!((&group["kind"], &group["preferredVersion"]), (&json!("APIGroup"), &own["preferredVersion"]));
+    let accept = [("accept", "application/json;g=apidiscovery.orch.io;v=v2;as=APIGroupDiscoveryList")];
+    let item = || async {
+        let answered = server.send(Method::GET, "/apis", &accept, Body::empty()).await.json();
+        answered["items"][0].clone()
+    };
+    let metadata = json!({"name": "a.example.com"});
+    let stale = json!({"metadata": metadata.clone(), "versions": [{"version": "v1", "freshness": "Stale"}]});
+    assert_eq!(item().await, stale);
+    let resources = vec![json!({"resource": "things"})];
+    let name: Arc<str> = "v1.a.example.com".into();
+    aggregation.descriptions().set(&name, Description::Current(resources.clone().into()));
+    let current = json!({"version": "v1", "resources": resources, "freshness": "Current"});
+    assert_eq!(item().await, json!({"metadata": metadata, "versions": [current]}));
+    assert_eq!(scripted.seen.lock().len(), 0, "no server is asked by a reader");
+    server.delete(&format!("{API_SERVICES}/v1.a.example.com")).await;
+    assert_eq!(server.get("/apis/a.example.com").await.text, "404 page not found\n");
+    assert_eq!(server.get("/apis").await.json()["groups"][0]["name"], "apiregistration.orch.io");
+}
+
+#[tokio::test]
+async fn openapi_documents_of_a_server_are_in_the_index_and_come_from_it() {
+    let (server, scripted, aggregation) = server(Scripted::default(), "True").await;
+    const URL: &str = "/openapi/v3/apis/a.example.com/v1?hash=0AF";
+    let before = server.get("/openapi/v3").await;
+    assert!(before.json()["paths"]["apis/a.example.com/v1"].is_null());
+    aggregation.descriptions().set_openapi(&"v1.a.example.com".into(), Some(URL.to_owned()));
+    let index = server.get("/openapi/v3").await;
+    let paths = index.json()["paths"].clone();
+    assert_eq!(paths["apis/a.example.com/v1"]["serverRelativeURL"], URL);
+    assert!(paths["apis/apps/v1"].is_object());
+    assert_ne!(before.headers["etag"], index.headers["etag"]);
+    assert_eq!(server.get(URL).await.text, "text");
+    assert!(scripted.seen.lock()[0].starts_with(&format!("GET {URL} ")));
+    assert_eq!(server.get("/openapi/v3/apis/apps/v1").await.json()["openapi"], "3.0.0");
+}

@@ -1,0 +1,427 @@
+//! Admission webhooks over the pipeline, with a caller that answers in place of servers.
+
+use std::sync::Mutex;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::*;
+use crate::admission::{Chain, NamespaceMaker, PluginSelection, Settings};
+use crate::egress::EgressError;
+use crate::webhook::testing::{Answer, Answering};
+use crate::webhook::{Call, Routing, Webhooks};
+
+const MUTATING: &str = "/apis/admissionregistration.orch.io/v1/mutatingwebhookconfigurations";
+const VALIDATING: &str = "/apis/admissionregistration.orch.io/v1/validatingwebhookconfigurations";
+
+/// The request of a call's review.
+fn request(call: &Call) -> Value {
+    let review: Value = serde_json::from_slice(&call.document).unwrap();
+    review["request"].clone()
+}
+
+/// The path of a call, without its time.
+fn path(call: &Call) -> String {
+    call.url.target.split('?').next().unwrap_or_default().to_owned()
+}
+
+/// An answer with `response` over one that allows.
+fn answered(call: &Call, response: Value) -> Answer {
+    let mut merged = json!({"uid": request(call)["uid"].clone(), "allowed": true});
+    for (name, value) in response.as_object().unwrap().iter() {
+        merged[name.as_str()] = value.clone();
+    }
+    let head = json!({"kind": "AdmissionReview", "apiVersion": "admission.orch.io/v1", "response": merged});
+    Ok((200, head.to_string()))
+}
+
+fn patching(call: &Call, operations: Value) -> Answer {
+    let patch = STANDARD.encode(operations.to_string());
+    answered(call, json!({"patch": patch, "patchType": "JSONPatch"}))
+}
+
+fn unreachable() -> Answer {
+    Err(EgressError::Unreachable { host: "hook".to_owned(), reason: "connection refused".to_owned() })
+}
+
+/// A server whose webhooks answer by `answer`.
+async fn served(answer: impl Fn(&Call) -> Answer + Send + Sync + 'static) -> (Server, Answering) {
+    let mut server = Server::new().await;
+    let caller = Answering::new(answer);
+    let ambient: Arc<dyn Ambient> = server.ambient.clone();
+    let store = server.pipeline.store.clone();
+    let webhooks =
+        Webhooks::new(Arc::new(caller.clone()), store, ambient.clone(), &ORCH, Routing::ClusterAddress);
+    let selection = PluginSelection::parse(&[], &["ServiceAccount".to_owned()]).unwrap();
+    let settings = Settings { selection, ..Settings::default() };
+    server.pipeline.admission = Chain::configured(settings, &ambient, &NamespaceMaker::default(), &webhooks);
+    (server, caller)
+}
+
+/// A webhook called `name` at `path` on creates and updates of config maps, with `more`.
+fn webhook(name: &str, path: &str, more: Value) -> Value {
+    let mut webhook = json!({
+        "name": format!("{name}.example.com"),
+        "clientConfig": {"url": format!("https://hook.example{path}")},
+        "rules": [{
+            "apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"],
+        }],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    });
+    for (name, value) in more.as_object().unwrap().iter() {
+        webhook[name.as_str()] = value.clone();
+    }
+    webhook
+}
+
+async fn configure(server: &Server, kind: &str, name: &str, webhooks: Vec<Value>) {
+    server.create(kind, json!({"metadata": {"name": name}, "webhooks": webhooks})).await;
+}
+
+#[tokio::test]
+async fn webhooks_change_in_order_and_are_asked_again_behind_later_changes() {
+    let (server, caller) = served(|call| match &*path(call) {
+        "/a" if request(call)["object"]["data"]["b"] == "b" => {
+            patching(call, json!([{"op": "add", "path": "/data/a", "value": "again"}]))
+        }
+        "/a" => patching(call, json!([{"op": "add", "path": "/data/a", "value": "first"}])),
+        "/b" => patching(call, json!([{"op": "add", "path": "/data/b", "value": "b"}])),
+        _ => answered(call, json!({})),
+    })
+    .await;
+    let again = json!({"reinvocationPolicy": "IfNeeded"});
+    let second = vec![webhook("b", "/b", json!({})), webhook("c", "/c", again.clone())];
+    configure(&server, MUTATING, "two", second).await;
+    let first = vec![webhook("a", "/a", again), webhook("once", "/once", json!({}))];
+    configure(&server, MUTATING, "one", first).await;
+    configure(&server, VALIDATING, "last", vec![webhook("v", "/v", json!({}))]).await;
+    let made = server.create(MAPS, map("m")).await;
+    assert_eq!(made["data"], json!({"k": "v", "a": "again", "b": "b"}));
+    let paths: Vec<String> = caller.calls().iter().map(path).collect();
+    assert_eq!(paths, ["/a", "/once", "/b", "/c", "/a", "/c", "/v"]);
+    let judged = request(&caller.calls()[6]);
+    assert_eq!(judged["object"]["data"], made["data"], "it is shown what is stored");
+    assert!(judged["object"]["metadata"]["uid"].is_string() && judged["oldObject"].is_null());
+}
+
+#[tokio::test]
+async fn a_webhook_that_only_looks_is_called_once_and_a_patch_without_effect_is_none() {
+    let (server, caller) = served(|call| match &*path(call) {
+        "/same" => patching(call, json!([{"op": "add", "path": "/data/k", "value": "v"}])),
+        _ => answered(call, json!({})),
+    })
+    .await;
+    let again = json!({"reinvocationPolicy": "IfNeeded"});
+    configure(
+        &server,
+        MUTATING,
+        "m",
+        vec![webhook("same", "/same", again.clone()), webhook("n", "/n", again)],
+    )
+    .await;
+    server.create(MAPS, map("m")).await;
+    assert_eq!(caller.calls().len(), 2);
+}
+
+#[tokio::test]
+async fn failures_follow_the_policy_and_refusals_are_the_webhooks_own() {
+    let (server, caller) = served(|call| match &*path(call) {
+        "/gone" => unreachable(),
+        "/no" => answered(
+            call,
+            json!({"allowed": false, "status": {"message": "no", "code": 409, "reason": "Conflict"}}),
+        ),
+        "/broken" => patching(call, json!([{"op": "remove", "path": "/nonesuch"}])),
+        "/odd" => answered(call, json!({"patch": STANDARD.encode("{"), "patchType": "JSONPatch"})),
+        _ => answered(call, json!({"warnings": ["first", "", "two\nlines"]})),
+    })
+    .await;
+    let of =
+        |name: &str| json!([{"name": "mine", "expression": format!("object.metadata.name == '{name}'")}]);
+    let ignoring = |name: &str| json!({"failurePolicy": "Ignore", "matchConditions": of(name)});
+    configure(
+        &server,
+        MUTATING,
+        "all",
+        vec![
+            webhook("gone", "/gone", json!({"matchConditions": of("gone")})),
+            webhook("open", "/gone", ignoring("open")),
+            webhook("no", "/no", ignoring("no")),
+            webhook("broken", "/broken", ignoring("broken")),
+            webhook("odd", "/odd", json!({"matchConditions": of("odd")})),
+            webhook("oddly", "/odd", ignoring("oddly")),
+            webhook("warns", "/warns", ignoring("warns")),
+        ],
+    )
+    .await;
+    let failed = |name: &str, reason: &str| {
+        format!("Internal error occurred: failed calling webhook \"{name}.example.com\": {reason}")
+    };
+    let gone = failed(
+        "gone",
+        "failed to call webhook: Post \"https://hook.example/gone?timeout=10s\": hook: connection refused",
+    );
+    let no = "admission webhook \"no.example.com\" denied the request: no".to_owned();
+    for (name, code, message) in [("gone", 500, gone), ("no", 409, no)] {
+        let reply = server.post(MAPS, map(name)).await;
+        assert_eq!(reply.refusal(), (code, &*message));
+    }
+    let broken = server.post(MAPS, map("broken")).await;
+    assert_eq!(broken.code, 500, "a patch that does not fit is no failure to call: {}", broken.json);
+    let odd = server.post(MAPS, map("odd")).await;
+    assert!(odd.refusal().1.contains("received undecodable patch in webhook response: "), "{}", odd.json);
+    for name in ["open", "oddly", "other"] {
+        server.create(MAPS, map(name)).await;
+    }
+    let warned = server.post(MAPS, map("warns")).await;
+    assert_eq!((warned.code, warned.warnings), (201, vec!["first".to_owned()]));
+    assert_eq!(caller.calls().len(), 7, "each is called once");
+}
+
+#[tokio::test]
+async fn conditions_without_a_value_refuse_by_the_policy_and_without_a_call() {
+    let (server, caller) = served(|call| answered(call, json!({}))).await;
+    let broken = json!([{"name": "broken", "expression": "object.data.none == 'x'"}]);
+    let lenient = json!({"failurePolicy": "Ignore", "matchConditions": broken.clone()});
+    configure(&server, VALIDATING, "lenient", vec![webhook("lenient", "/", lenient)]).await;
+    server.create(MAPS, map("a")).await;
+    configure(
+        &server,
+        VALIDATING,
+        "strict",
+        vec![webhook("strict", "/", json!({"matchConditions": broken}))],
+    )
+    .await;
+    let reply = server.post(MAPS, map("b")).await;
+    let text = "configmaps \"b\" is forbidden: expression 'object.data.none == 'x'' resulted in error: no such key: none";
+    assert_eq!(reply.refusal(), (403, text));
+    assert_eq!(caller.calls().len(), 0);
+}
+
+#[tokio::test]
+async fn all_validating_webhooks_are_called_and_one_refusal_is_enough() {
+    let (server, caller) = served(|call| match &*path(call) {
+        "/no" => answered(call, json!({"allowed": false})),
+        _ => answered(call, json!({"warnings": [path(call)]})),
+    })
+    .await;
+    let mut webhooks = vec![webhook("no", "/no", json!({}))];
+    webhooks.extend((0..100).map(|at| webhook(&format!("w{at}"), &format!("/{at}"), json!({}))));
+    configure(&server, VALIDATING, "all", webhooks).await;
+    let reply = server.post(MAPS, map("m")).await;
+    let refused = "admission webhook \"no.example.com\" denied the request without explanation";
+    assert_eq!((reply.refusal(), reply.warnings.len()), ((400, refused), 100));
+    assert_eq!(caller.calls().len(), 101);
+}
+
+#[tokio::test]
+async fn deletions_are_shown_and_cannot_be_changed() {
+    let (server, caller) = served(|call| match &*path(call) {
+        "/patch" => patching(call, json!([{"op": "add", "path": "/data", "value": {}}])),
+        _ => answered(call, json!({})),
+    })
+    .await;
+    server.create(MAPS, map("m")).await;
+    configure(&server, MUTATING, "m", vec![webhook("patch", "/patch", json!({}))]).await;
+    let reply = server.delete(&format!("{MAPS}/m"), Value::Null).await;
+    let expected = "Internal error occurred: admission webhook \"patch.example.com\" attempted to modify the object, \
+                    which is not supported for this operation";
+    assert_eq!(reply.refusal(), (500, expected));
+    let shown = request(&caller.calls()[0]);
+    assert_eq!((&shown["object"], &shown["oldObject"]["data"]), (&Value::Null, &json!({"k": "v"})));
+}
+
+#[tokio::test]
+async fn dry_runs_are_for_webhooks_without_side_effects() {
+    let (server, caller) = served(|call| answered(call, json!({}))).await;
+    configure(&server, VALIDATING, "v", vec![webhook("v", "/v", json!({"sideEffects": "NoneOnDryRun"}))])
+        .await;
+    assert_eq!(server.post(&format!("{MAPS}?dryRun=All"), map("m")).await.code, 201);
+    assert_eq!(request(&caller.calls()[0])["dryRun"], true);
+}
+
+#[tokio::test]
+async fn selectors_look_at_the_namespace_and_at_the_old_object_too() {
+    let (server, caller) = served(|call| answered(call, json!({}))).await;
+    let selected = json!({"objectSelector": {"matchLabels": {"see": "yes"}}});
+    let elsewhere = json!({"namespaceSelector": {"matchLabels": {"team": "blue"}}});
+    let webhooks = vec![webhook("own", "/own", selected), webhook("blue", "/blue", elsewhere)];
+    configure(&server, VALIDATING, "v", webhooks).await;
+    let labelled = json!({"metadata": {"name": "m", "labels": {"see": "yes"}}});
+    server.create(MAPS, labelled).await;
+    server.put(&format!("{MAPS}/m"), map("m")).await.object();
+    server.put(&format!("{MAPS}/m"), json!({"metadata": {"name": "m"}, "data": {"k": "w"}})).await.object();
+    let paths: Vec<String> = caller.calls().iter().map(path).collect();
+    assert_eq!(paths, ["/own", "/own"], "while the old object or the new one has the label");
+    let blue = json!({"metadata": {"name": "blue", "labels": {"team": "blue"}}});
+    server.create("/api/v1/namespaces", blue).await;
+    server.create("/api/v1/namespaces/blue/configmaps", map("m")).await;
+    assert_eq!(path(&caller.calls()[2]), "/blue");
+}
+
+#[tokio::test]
+async fn equivalent_versions_are_shown_in_the_version_of_the_rule() {
+    let (server, caller) = served(|call| answered(call, json!({}))).await;
+    let rules = json!([{"apiGroups": ["autoscaling"], "apiVersions": ["v1"], "operations": ["*"], "resources": ["horizontalpodautoscalers"]}]);
+    let exact = json!({"rules": rules.clone(), "matchPolicy": "Exact"});
+    let webhooks = vec![webhook("e", "/equivalent", json!({"rules": rules})), webhook("x", "/exact", exact)];
+    configure(&server, VALIDATING, "v", webhooks).await;
+    let scaler = json!({
+        "metadata": {"name": "h"},
+        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}, "maxReplicas": 3},
+    });
+    server.create("/apis/autoscaling/v2/namespaces/ns/horizontalpodautoscalers", scaler).await;
+    let calls = caller.calls();
+    assert_eq!(calls.iter().map(path).collect::<Vec<_>>(), ["/equivalent"]);
+    let shown = request(&calls[0]);
+    assert_eq!((&shown["kind"]["version"], &shown["requestKind"]["version"]), (&json!("v1"), &json!("v2")));
+    assert_eq!(shown["object"]["apiVersion"], "autoscaling/v1");
+}
+
+#[tokio::test]
+async fn configurations_are_written_past_every_webhook() {
+    let (server, caller) = served(|_| unreachable()).await;
+    let all = json!({"rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}]});
+    configure(&server, VALIDATING, "v", vec![webhook("v", "/v", all.clone())]).await;
+    configure(&server, MUTATING, "m", vec![webhook("m", "/m", all)]).await;
+    assert_eq!(server.post(MAPS, map("m")).await.code, 500);
+    for path in [format!("{VALIDATING}/v"), format!("{MUTATING}/m")] {
+        server.merge(&path, json!({"metadata": {"labels": {"a": "b"}}})).await.object();
+        server.delete(&path, Value::Null).await.object();
+    }
+    assert_eq!(caller.calls().len(), 1);
+    server.create(MAPS, map("m")).await;
+}
+
+#[tokio::test]
+async fn a_webhook_that_does_not_answer_gets_little_time_until_it_does() {
+    let is_back = Arc::new(AtomicBool::new(false));
+    let back = is_back.clone();
+    let (server, caller) = served(move |call| match back.load(Ordering::Relaxed) {
+        true => answered(call, json!({})),
+        false => unreachable(),
+    })
+    .await;
+    configure(&server, VALIDATING, "v", vec![webhook("v", "/v", json!({}))]).await;
+    for _ in 0..4 {
+        assert_eq!(server.post(MAPS, map("m")).await.code, 500);
+    }
+    is_back.store(true, Ordering::Relaxed);
+    server.create(MAPS, map("m")).await;
+    server.create(MAPS, map("n")).await;
+    let seconds: Vec<u64> = caller.calls().iter().map(|call| call.timeout.as_secs()).collect();
+    assert_eq!(seconds, [10, 10, 10, 1, 1, 10]);
+}
+
+/// A lease in `namespace`.
+fn lease(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"holderIdentity": name, "leaseDurationSeconds": 40}})
+}
+
+fn user(name: &str, groups: &[&str]) -> User {
+    let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+    User { name: name.to_owned(), groups, ..User::default() }
+}
+
+#[tokio::test]
+async fn heartbeats_and_elections_pass_beside_a_dead_webhook_and_nothing_else_does() {
+    let (server, _) = served(|_| unreachable()).await;
+    let (nodes, system) = (ORCH.node_lease_namespace, ORCH.system_namespace);
+    for namespace in [nodes, system] {
+        server.create("/api/v1/namespaces", json!({"metadata": {"name": namespace}})).await;
+    }
+    let rules = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}]);
+    configure(&server, VALIDATING, "v", vec![webhook("v", "/v", json!({"rules": rules}))]).await;
+    let leases = |namespace: &str| format!("/apis/coordination.orch.io/v1/namespaces/{namespace}/leases");
+    let post = async |user: &User, namespace: &str, name: &str| {
+        server.send_as(user, Method::POST, &leases(namespace), JSON, &lease(name).to_string()).await.code
+    };
+    let node = user("system:node:n1", &["system:nodes"]);
+    let scheduler = user("system:orch-scheduler", &[]);
+    assert_eq!(post(&node, nodes, "n1").await, 500, "it is not known to be dead");
+    assert_eq!(post(&scheduler, system, "s").await, 500);
+    assert_eq!(server.post(MAPS, map("m")).await.code, 500);
+    assert_eq!(post(&node, nodes, "n1").await, 201);
+    assert_eq!(post(&scheduler, system, "s").await, 201);
+    let account = user(&format!("system:serviceaccount:{system}:loops"), &[]);
+    assert_eq!(post(&account, system, "loops").await, 201);
+    let foreign = user("system:serviceaccount:ns:loops", &[]);
+    for (user, namespace, name) in [(&foreign, system, "a"), (&foreign, nodes, "b")] {
+        assert_eq!(post(user, namespace, name).await, 500, "{} {namespace}/{name}", user.name);
+    }
+    assert_eq!(server.post(MAPS, map("m")).await.code, 500);
+}
+
+#[tokio::test]
+async fn the_pods_of_a_dead_webhook_pass_where_its_configuration_says_so() {
+    let (server, _) = served(|_| unreachable()).await;
+    let service = json!({
+        "metadata": {"name": "hook"}, "spec": {"type": "ExternalName", "externalName": "hook.example", "selector": {"app": "hook"}},
+    });
+    server.create("/api/v1/namespaces/ns/services", service).await;
+    let rules =
+        json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["pods"]}]);
+    let client = json!({"service": {"namespace": "ns", "name": "hook"}});
+    let of_service = webhook("v", "/", json!({"rules": rules, "clientConfig": client}));
+    configure(&server, VALIDATING, "v", vec![of_service]).await;
+    let own = || {
+        let mut pod = pod("own");
+        pod["metadata"]["labels"] = json!({"app": "hook"});
+        pod
+    };
+    for _ in 0..4 {
+        assert_eq!(server.post(PODS, own()).await.code, 500, "it is off by default");
+    }
+    let opted =
+        json!({"metadata": {"annotations": {"lockout.admission.orch.io/passes": "clean-up, own-service"}}});
+    server.merge(&format!("{VALIDATING}/v"), opted).await.object();
+    for _ in 0..3 {
+        assert_eq!(server.post(PODS, pod("other")).await.code, 500);
+    }
+    server.create(PODS, own()).await;
+    assert_eq!(server.post(PODS, pod("other")).await.code, 500);
+    // A pod does not become the service's by an update.
+    let labels = json!({"metadata": {"labels": {"app": "other"}}});
+    server.merge(&format!("{PODS}/own"), labels).await.object();
+    let labels = json!({"metadata": {"labels": {"app": "hook"}}});
+    assert_eq!(server.merge(&format!("{PODS}/own"), labels).await.code, 500);
+}
+
+#[tokio::test]
+async fn a_bypass_ends_by_itself() {
+    let (server, caller) = served(|_| unreachable()).await;
+    configure(&server, VALIDATING, "v", vec![webhook("v", "/v", json!({}))]).await;
+    assert_eq!(server.post(MAPS, map("a")).await.code, 500);
+    let until = |seconds: u64| {
+        let time = Timestamp(server.ambient.now().0 + seconds * 1_000_000).seconds_text();
+        json!({"metadata": {"annotations": {"lockout.admission.orch.io/bypass-until": time}}})
+    };
+    server.merge(&format!("{VALIDATING}/v"), until(600)).await.object();
+    server.create(MAPS, map("a")).await;
+    server.advance(601);
+    assert_eq!(server.post(MAPS, map("b")).await.code, 500);
+    server.merge(&format!("{VALIDATING}/v"), until(100_000)).await.object();
+    assert_eq!(server.post(MAPS, map("b")).await.code, 500, "a day is the longest");
+    assert_eq!(caller.calls().len(), 3);
+}
+
+#[tokio::test]
+async fn every_call_has_a_uid_of_its_own() {
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let seen = calls.clone();
+    let (server, _) = served(move |call| {
+        seen.lock().unwrap().push(request(call)["uid"].clone());
+        answered(call, json!({}))
+    })
+    .await;
+    configure(&server, MUTATING, "m", vec![webhook("m", "/m", json!({}))]).await;
+    configure(&server, VALIDATING, "v", vec![webhook("v", "/v", json!({}))]).await;
+    for name in ["a", "b"] {
+        server.create(MAPS, map(name)).await;
+    }
+    let mut uids = calls.lock().unwrap().clone();
+    uids.sort_by_key(|uid| uid.to_string());
+    uids.dedup();
+    assert_eq!(uids.len(), 4);
+}

@@ -1,0 +1,230 @@
+//! The adapter of [`orch_api::aggregation`]: requests to aggregated servers over TLS, with their answers streamed.
+//!
+//! Owns the connections. A server that speaks HTTP/2 has one that all its requests share; requests that leave HTTP, and those to
+//! servers of HTTP/1.1, have one each, which ends with them. It follows no redirect. Which addresses may be dialled, and who vouches
+//! for a server that an object names, is as for webhooks.
+//!
+//! Invariant: two servers share a connection only if address, name and trust are the same, and none outlives the client's pair.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::header::HOST;
+use http::{Request, Response, Uri};
+use hyper::client::conn::{http1, http2};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use orch_api::aggregation::{Relay, Server};
+use orch_api::connect::BackendError;
+use orch_api::egress::{Reach, Scheme, Url};
+use parking_lot::Mutex;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::exchange::{ALIVE_EVERY, ALIVE_WITHIN, HEAD_BYTES_MAX};
+use super::proxy_pair::ProxyPair;
+use super::{Trust, dial};
+use crate::connect::exchange_by;
+
+/// Servers that are kept ready; the one that was asked longest ago goes.
+const SERVERS_MAX: usize = 200;
+
+/// For the handshake with one server.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+
+/// The aggregated servers of this node. Clones share everything.
+#[derive(Clone)]
+pub struct Relays(Arc<Inner>);
+
+struct Inner {
+    reach: Reach,
+    pair: ProxyPair,
+    servers: Mutex<HashMap<Server, Known>>,
+}
+
+/// A server that was asked.
+struct Known {
+    settings: Settings,
+    /// The connection of HTTP/2.
+    shared: Option<http2::SendRequest<Body>>,
+    asked: Instant,
+    /// The version of the client's pair that the settings were made of.
+    pair: u64,
+}
+
+/// TLS settings of a server.
+#[derive(Clone)]
+struct Settings {
+    /// For requests: HTTP/2 or HTTP/1.1.
+    any: Arc<ClientConfig>,
+    /// For requests that leave HTTP: HTTP/1.1.
+    http1: Arc<ClientConfig>,
+}
+
+impl fmt::Debug for Relays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relays").field("reach", &self.0.reach).finish_non_exhaustive()
+    }
+}
+
+impl Relays {
+    /// Servers at the addresses of `reach`, which are shown the certificate of `pair`.
+    pub fn new(reach: Reach, pair: ProxyPair) -> Relays {
+        Relays(Arc::new(Inner { reach, pair, servers: Mutex::default() }))
+    }
+}
+
+impl Relay for Relays {
+    fn relay(
+        &self,
+        server: Server,
+        request: Request<Body>,
+    ) -> BoxFuture<'static, Result<Response<Body>, BackendError>> {
+        let inner = self.0.clone();
+        async move { inner.pass(server, request).await }.boxed()
+    }
+}
+
+impl Inner {
+    async fn pass(&self, server: Server, request: Request<Body>) -> Result<Response<Body>, BackendError> {
+        self.pair.look().await;
+        let leaves_http = request.extensions().get::<OnUpgrade>().is_some();
+        let (settings, shared) = self.known(&server)?;
+        let mut request = request;
+        if let Some(sender) = shared.filter(|_| !leaves_http) {
+            match over_http2(sender, &server, request).await {
+                Ok(answer) => return Ok(answer),
+                // The connection had ended before the request was sent.
+                Err(Unsent::Request(unsent)) => {
+                    request = *unsent;
+                    self.forget_connection(&server);
+                }
+                Err(Unsent::Nothing(error)) => return Err(error),
+            }
+        }
+        let tls = if leaves_http { settings.http1 } else { settings.any };
+        let stream = self.dial(&server, tls).await?;
+        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            // As clients of the reference write names of headers: servers may read extra attributes of users by case.
+            let mut builder = http1::Builder::new();
+            builder.title_case_headers(true);
+            return exchange_by(&builder, stream, request).await;
+        }
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.timer(TokioTimer::new()).keep_alive_interval(ALIVE_EVERY);
+        builder.keep_alive_timeout(ALIVE_WITHIN).max_header_list_size(HEAD_BYTES_MAX as u32);
+        let lost = |error: hyper::Error| BackendError::Lost(error.to_string());
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(lost)?;
+        // Its errors show at the requests that it carries.
+        tokio::spawn(connection);
+        self.share(&server, &sender);
+        let answered = over_http2(sender, &server, request).await;
+        answered.map_err(|unsent| match unsent {
+            Unsent::Request(_) => BackendError::Lost("the connection ended".to_owned()),
+            Unsent::Nothing(error) => error,
+        })
+    }
+
+    /// The settings of `server`, made where there are none, and its connection of HTTP/2, if it has one.
+    fn known(&self, server: &Server) -> Result<(Settings, Option<http2::SendRequest<Body>>), BackendError> {
+        let (version, pair) = self.pair.current();
+        let mut servers = self.servers.lock();
+        if let Some(known) = servers.get_mut(server).filter(|known| known.pair == version) {
+            known.asked = Instant::now();
+            let shared = known.shared.clone().filter(|sender| !sender.is_closed());
+            return Ok((known.settings.clone(), shared));
+        }
+        let pair = pair.as_ref().map(|pair| (pair.0.as_slice(), pair.1.as_slice()));
+        let trust = Trust::of_server(&server.trust, pair)
+            .map_err(|error| BackendError::Dial(format!("tls: {}", orch_serving::Causes(&error))))?;
+        let settings = Settings { any: trust.with_http2().client(), http1: trust.client() };
+        if servers.len() >= SERVERS_MAX {
+            let oldest =
+                servers.iter().min_by_key(|(_, known)| known.asked).map(|(server, _)| server.clone());
+            oldest.and_then(|oldest| servers.remove(&oldest));
+        }
+        let known = Known { settings: settings.clone(), shared: None, asked: Instant::now(), pair: version };
+        servers.insert(server.clone(), known);
+        Ok((settings, None))
+    }
+
+    fn share(&self, server: &Server, sender: &http2::SendRequest<Body>) {
+        if let Some(known) = self.servers.lock().get_mut(server) {
+            known.shared = Some(sender.clone());
+        }
+    }
+
+    fn forget_connection(&self, server: &Server) {
+        if let Some(known) = self.servers.lock().get_mut(server) {
+            known.shared = None;
+        }
+    }
+
+    async fn dial(
+        &self,
+        server: &Server,
+        tls: Arc<ClientConfig>,
+    ) -> Result<TlsStream<TcpStream>, BackendError> {
+        let (host, port) = &server.at;
+        let url = Url { scheme: Scheme::Https, host: host.clone(), port: *port, target: "/".to_owned() };
+
+        let found =
+            dial::resolved(host, *port).await.map_err(|error| BackendError::Dial(error.to_string()))?;
+        let stream = dial::connected(&self.reach, &url, found)
+            .await
+            .map_err(|error| BackendError::Dial(error.to_string()))?;
+        let failed = |reason: String| BackendError::Dial(format!("tls: {}: {reason}", server.authority()));
+        let name = ServerName::try_from(server.name.clone()).map_err(|error| failed(error.to_string()))?;
+        let shaking = TlsConnector::from(tls).connect(name, stream);
+        let shaken = tokio::time::timeout(HANDSHAKE_MAX, shaking).await;
+        let shaken = shaken.map_err(|_| failed("no handshake in time".to_owned()))?;
+        shaken.map_err(|error| failed(error.to_string()))
+    }
+}
+
+/// The reason why a request has no answer.
+enum Unsent {
+    /// The request was not sent: here it is.
+    Request(Box<Request<Body>>),
+    /// It may have been sent.
+    Nothing(BackendError),
+}
+
+/// Sends `request` over a connection of HTTP/2, in which scheme and host are part of the request.
+async fn over_http2(
+    mut sender: http2::SendRequest<Body>,
+    server: &Server,
+    mut request: Request<Body>,
+) -> Result<Response<Body>, Unsent> {
+    let target = request.uri().path_and_query().map_or("/", |target| target.as_str()).to_owned();
+    let uri = Uri::builder().scheme("https").authority(server.authority()).path_and_query(target).build();
+    let uri = uri.map_err(|error| Unsent::Nothing(BackendError::Lost(error.to_string())))?;
+    let before = std::mem::replace(request.uri_mut(), uri);
+    request.headers_mut().remove(HOST);
+    // What leads to the client's connection is of no use here, and must not outlive the request.
+    request.extensions_mut().clear();
+    match sender.try_send_request(request).await {
+        Ok(answer) => Ok(answer.map(Body::new)),
+        Err(mut error) => match error.take_message() {
+            Some(mut request) => {
+                *request.uri_mut() = before;
+                if let Ok(host) = server.authority().parse() {
+                    request.headers_mut().insert(HOST, host);
+                }
+                Err(Unsent::Request(Box::new(request)))
+            }
+            None => Err(Unsent::Nothing(BackendError::Lost(error.into_error().to_string()))),
+        },
+    }
+}
