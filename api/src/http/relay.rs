@@ -31,7 +31,7 @@ use crate::connect::path;
 use crate::error::ApiError;
 use crate::flow::hold_for_a_while;
 use crate::follow::Applied;
-use crate::request::Verb;
+use crate::request::{SEGMENTS_MAX, Verb};
 
 /// Bytes that a passed-on request holds in buffers, half of them in each direction: what its user is charged for.
 const STREAM_BYTES: usize = 64 << 10;
@@ -151,6 +151,13 @@ fn check_path(path: &str) -> Result<(), ApiError> {
     let refused = |segment: &str| matches!(segment, "." | "..") || segment.contains('\\');
     if decoded.split('/').any(refused) {
         return Err(ApiError::BadRequest("the path is not passed on: it has segments of dots".to_owned()));
+    }
+    // A path that does not parse is authorized as none of a resource, and other servers may read one in it.
+    let inner = decoded.strip_prefix('/').unwrap_or(&decoded);
+    let inner = inner.strip_suffix('/').unwrap_or(inner);
+    if inner.split('/').any(str::is_empty) || inner.split('/').nth(SEGMENTS_MAX).is_some() {
+        let reason = "the path is not passed on: it has empty segments, or too many";
+        return Err(ApiError::BadRequest(reason.to_owned()));
     }
     Ok(())
 }

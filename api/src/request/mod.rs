@@ -5,6 +5,7 @@
 mod path;
 mod query;
 
+pub(crate) use path::SEGMENTS_MAX;
 pub use path::{Target, TargetPath, parse_path, without_trailing_slash};
 pub use query::Query;
 pub(crate) use query::quote_shortened;

@@ -45,7 +45,7 @@ pub enum TargetPath {
 }
 
 /// Most segments of a path: more than `apis/g/v/watch/namespaces/n/resource/name/sub/and/more` has.
-const SEGMENTS_MAX: usize = 32;
+pub(crate) const SEGMENTS_MAX: usize = 32;
 
 /// `path` without its trailing slash, if any; empty for the root. `None`: the path has empty segments. Such a path is
 /// not served, and removing the segments does not make it a served one.
