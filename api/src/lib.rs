@@ -20,6 +20,7 @@ pub mod egress;
 pub mod endpoint;
 pub mod error;
 pub mod exchange;
+mod expression_times;
 pub mod fields;
 pub mod flow;
 pub mod follow;
@@ -44,6 +45,7 @@ pub mod status;
 pub mod tables;
 #[cfg(test)]
 mod testing;
+pub mod trial;
 pub mod view;
 mod waiting;
 pub mod watch;

@@ -20,6 +20,7 @@ pub mod logging;
 pub mod metrics;
 pub mod object_store;
 mod operator;
+pub mod policy;
 pub mod recovery;
 pub mod reset;
 pub mod run;

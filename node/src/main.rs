@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::CommandFactory;
 use orch_node::cli::{
-    CertsCommand, Cli, ClusterAct, Command, EncryptionCommand, LogFormat, ParseError, RotationStep, VERSION,
-    log_format, parse_and_find_files,
+    CertsCommand, Cli, ClusterAct, Command, EncryptionCommand, LogFormat, ParseError, PolicyCommand,
+    RotationStep, VERSION, log_format, parse_and_find_files,
 };
-use orch_node::{admin, certs, encryption, logging, metrics, recovery, reset, run, snapshot};
+use orch_node::{admin, certs, encryption, logging, metrics, policy, recovery, reset, run, snapshot};
 use orch_serving::{Causes, secrecy, stamps};
 use time::OffsetDateTime;
 
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let format = log_format(&arguments);
     match start(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // Help and the version are printed, and no failure.
         Err(error) => match error.downcast::<ParseError>() {
             Ok(ParseError::CommandLine(error)) if format == LogFormat::Text || !error.use_stderr() => {
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(arguments: Vec<OsString>) -> anyhow::Result<()> {
+fn start(arguments: Vec<OsString>) -> anyhow::Result<ExitCode> {
     secrecy::keep_secrets().context("cannot keep this process's secrets from others")?;
     // One provider of cryptography in the process, installed before any library asks for the default.
     let is_first = rustls::crypto::ring::default_provider().install_default().is_ok();
@@ -47,8 +47,8 @@ fn start(arguments: Vec<OsString>) -> anyhow::Result<()> {
     dispatch(parse_and_find_files(arguments)?.command)
 }
 
-fn dispatch(command: Command) -> anyhow::Result<()> {
-    match command {
+fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
+    let done: anyhow::Result<()> = match command {
         Command::Dev(arguments) => {
             logging::start(arguments.shared.log_format, arguments.shared.v)?;
             serve(run::plan_dev(&arguments)?)
@@ -58,6 +58,9 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
             serve(run::plan_serve(&arguments)?)
         }
         Command::Certs(command) => run_certs(command),
+        Command::Policy(PolicyCommand::Test(arguments)) => {
+            return policy::test(&arguments, &mut io::stdout());
+        }
         Command::Cluster(ClusterAct::Running(command)) => admin::run(&command, &mut io::stdout()),
         Command::Cluster(ClusterAct::Recover(arguments)) => {
             Ok(recovery::recover(&arguments, recovery::typed, &mut io::stdout())?)
@@ -91,7 +94,8 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
             let context = || format!("cannot write manual pages into {}", dir.display());
             clap_mangen::generate_to(Cli::command(), &dir).with_context(context)
         }
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Runs a node to its end. After a failure the store can still be open and its threads running, and they must not be

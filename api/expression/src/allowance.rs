@@ -10,6 +10,12 @@ use orch_schema::budget::count_steps;
 /// nanoseconds each.
 const REQUEST_STEPS_PER_STEP: u64 = 3;
 
+/// Takes `steps` from those of the request that the thread works for: of work that is about to be done, or was done within bounds of its
+/// own. `false`: the request was stopped, and no result of it is used.
+pub fn charge_request(steps: u64) -> bool {
+    count_steps(steps.saturating_mul(REQUEST_STEPS_PER_STEP))
+}
+
 /// No steps are left, or the request was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted;
@@ -53,7 +59,7 @@ impl Allowance {
 impl Charge for Allowance {
     fn charge(&mut self, steps: u64) -> Result<(), Exhausted> {
         self.charge_remembered(steps)?;
-        if count_steps(steps.saturating_mul(REQUEST_STEPS_PER_STEP)) { Ok(()) } else { Err(Exhausted) }
+        if charge_request(steps) { Ok(()) } else { Err(Exhausted) }
     }
 }
 

@@ -262,10 +262,11 @@ impl AdmissionTypes {
         }
     }
 
-    /// The types with one more variable of the policy: `variables.name`.
+    /// The types with one more variable of the policy, `variables.name`, whose expression has the type `of`. As in the reference, a
+    /// variable that is an object, an optional, or a value of a library is `dyn`.
     #[must_use]
-    pub fn with_policy_variable(mut self, name: &str, of: Type) -> AdmissionTypes {
-        self.variables.insert(name.to_owned(), of);
+    pub fn with_policy_variable(mut self, name: &str, of: &Type) -> AdmissionTypes {
+        self.variables.insert(name.to_owned(), of_variable(of));
         self
     }
 
@@ -314,6 +315,32 @@ impl AdmissionTypes {
     }
 }
 
+/// The type of a variable whose expression has the type `of`.
+fn of_variable(of: &Type) -> Type {
+    match of {
+        Type::List(item) => Type::list(of_variable(item)),
+        Type::Map(types) => Type::map(of_variable(&types.0), of_variable(&types.1)),
+        Type::Any
+        | Type::Null
+        | Type::Bool
+        | Type::Int
+        | Type::Uint
+        | Type::Double
+        | Type::String
+        | Type::Bytes
+        | Type::Duration
+        | Type::Timestamp => of.clone(),
+        Type::Dyn
+        | Type::Error
+        | Type::Optional(_)
+        | Type::Type(_)
+        | Type::Opaque(_)
+        | Type::Object(_)
+        | Type::Param(_)
+        | Type::Unknown(_) => Type::Dyn,
+    }
+}
+
 /// Objects of two tables.
 struct Both(Arc<dyn Objects>, Arc<SchemaTypes>);
 
@@ -329,7 +356,7 @@ mod tests {
     use crate::{Allowance, Ast, Budget, Limits, PatternLimits, Val};
 
     fn check(source: &str, declared: &[AdmissionVariable]) -> Result<String, String> {
-        let types = AdmissionTypes::of("brand").with_policy_variable("n", Type::Int);
+        let types = AdmissionTypes::of("brand").with_policy_variable("n", &Type::Int);
         let scope = types.scope(declared, Libraries::default());
         let ast = Ast::check(source, &scope, &mut Allowance::of(u64::MAX)).unwrap();
         ast.map(|ast| scope.written(ast.result()).to_string()).map_err(|error| error.to_string())

@@ -137,7 +137,7 @@ mod tests {
         for (name, source) in variables {
             let program = program(&case.types, source);
             let of = program.result().clone();
-            case.types = case.types.clone().with_policy_variable(name, of);
+            case.types = case.types.clone().with_policy_variable(name, &of);
             case.variables.add(name, Ok(program));
         }
         case

@@ -35,7 +35,7 @@ mod value;
 
 pub use cel::IdedExpr;
 
-pub use self::allowance::{Allowance, Charge, Exhausted};
+pub use self::allowance::{Allowance, Charge, Exhausted, charge_request};
 pub use self::bound::{DeviceBounds, device_selector_steps};
 pub use self::cost::{Estimate, Range, Sizes};
 pub use self::error::{CompileError, EvaluationError};

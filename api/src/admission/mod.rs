@@ -90,6 +90,7 @@ pub use namespace_auto_provision::{MakeNamespace, NamespaceMaker};
 pub use pod_node_selector::{NodeLabels, NodeSelectors, parse_node_labels};
 pub use pod_security::PodSecuritySettings;
 pub use pod_toleration_restriction::{Toleration, TolerationLists};
+pub use policy::{Evaluation, Mutated, Outcome, Witness};
 pub(crate) use role_escalation::confirm_rights;
 pub(crate) use ruling::{Finality, Refused, forbidden};
 pub use ruling::{Refusal, Ruling, rule};
@@ -165,6 +166,14 @@ impl Chain {
     /// A chain that calls `plugins` in this order.
     pub fn new(plugins: Vec<Box<dyn Plugin>>) -> Chain {
         Chain(plugins)
+    }
+
+    /// The two plugins of admission policies alone, whose evaluations are shown to `witness`.
+    pub fn of_policies(witness: Arc<dyn Witness>) -> Chain {
+        Chain(vec![
+            Box::new(policy::MutatingAdmissionPolicy::witnessed(witness.clone())),
+            Box::new(policy::ValidatingAdmissionPolicy::witnessed(witness)),
+        ])
     }
 
     /// The built-in plugins that need no background loop, in the reference's order.

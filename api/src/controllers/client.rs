@@ -70,6 +70,13 @@ pub(super) struct Place<'a> {
     pub path: &'a str,
 }
 
+/// The body of a request, its media type, and the query beside it.
+struct Body<'a> {
+    content_type: &'a str,
+    query: &'a Query,
+    value: &'a Value,
+}
+
 /// A client of the pipeline with the loops' user and a field manager. Clones share everything.
 pub(super) struct Client<S> {
     pipeline: Arc<Pipeline<S>>,
@@ -188,6 +195,27 @@ impl<S: Store> Client<S> {
         self.send(Verb::Patch, place, action, patch).await
     }
 
+    /// Applies `status` to the status of the object with `uid`, whatever other managers own of it. `status`: the whole status that the
+    /// loop is for.
+    pub(super) async fn apply_status(
+        &self,
+        place: Place<'_>,
+        uid: &str,
+        status: Value,
+    ) -> Result<(), ApiError> {
+        let (_, name) = ObjectPath::of(place.path).parts();
+        let configuration = json!({
+            "apiVersion": place.resource.api_version(),
+            "kind": &*place.resource.kind,
+            "metadata": {"name": name, "uid": uid},
+            "status": status,
+        });
+        let query = Query::parse(&format!("fieldManager={}&force=true", self.manager));
+        let body =
+            Body { content_type: "application/apply-patch+yaml", query: &query, value: &configuration };
+        self.send_as(Verb::Patch, place, Action::Status, body).await
+    }
+
     /// Deletes the object if it still has `uid` and, where given, is still of `revision`.
     pub(super) async fn delete(
         &self,
@@ -215,6 +243,19 @@ impl<S: Store> Client<S> {
     }
 
     async fn send(&self, verb: Verb, place: Place<'_>, action: Action, body: &Value) -> Result<(), ApiError> {
+        let content_type =
+            if verb == Verb::Patch { "application/merge-patch+json" } else { "application/json" };
+        let body = Body { content_type, query: &Query::default(), value: body };
+        self.send_as(verb, place, action, body).await
+    }
+
+    async fn send_as(
+        &self,
+        verb: Verb,
+        place: Place<'_>,
+        action: Action,
+        body: Body<'_>,
+    ) -> Result<(), ApiError> {
         let Place { resource, path } = place;
         resource.make_tables().await?;
         let (namespace, name) = ObjectPath::of(path).parts();
@@ -228,20 +269,18 @@ impl<S: Store> Client<S> {
             subpath: String::new(),
             deprecated_watch: false,
         };
-        let content_type =
-            if verb == Verb::Patch { "application/merge-patch+json" } else { "application/json" };
         let request = Request {
             verb,
             registry: &self.registry(),
             target: &target,
             resource,
             action,
-            query: &Query::default(),
+            query: body.query,
             exchange: &Exchange::internal(),
             user: &self.user,
             user_agent: self.manager,
-            content_type,
-            body: &Bytes::from(body.to_string()),
+            content_type: body.content_type,
+            body: &Bytes::from(body.value.to_string()),
             budget: &Budget::default(),
         };
         // Boxed: the whole pipeline's future is large, and many of these are held at once.

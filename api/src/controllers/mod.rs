@@ -26,6 +26,7 @@
 //!     token_tracking  the day since which uses of long-lived tokens are noted
 //!     allocation_repair  claims and addresses that no longer agree with services
 //!     disruption   status of disruption budgets
+//!     policy_types  type checking in the status of validating policies
 //!     certificates approval, signing and removal of requests for certificates
 //!
 //! Invariant: loops have no task, clock or randomness of their own: they wait by the store's sleep, so they run in a
@@ -50,6 +51,7 @@ mod meaning;
 mod namespaces;
 #[cfg(any(test, feature = "simulation"))]
 mod planted;
+mod policy_types;
 mod protection;
 mod provision;
 mod queue;
@@ -73,7 +75,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, join_all, select, select_all};
+use futures::future::{BoxFuture, Either, join_all, select, select_all};
 use orch_bounded::WarningLimit;
 use orch_proto::brand::SERVER_MANAGER;
 use orch_raft::Store;
@@ -206,6 +208,17 @@ async fn deposed<S: Store>(store: &S) {
     }
 }
 
+/// Looks after definitions until the one called `name` is in force. `false`: its names are not accepted, or it is gone.
+pub(crate) async fn establish<S: Store>(pipeline: Arc<Pipeline<S>>, name: &str) -> bool {
+    let client = Client::new(pipeline, "customresourcedefinition-controller");
+    let looking = keep("definitions", &client, || definitions::run(&client));
+    let settled = definitions::settled(client.store(), name);
+    match select(Box::pin(looking), Box::pin(settled)).await {
+        Either::Left((never, _)) => match never {},
+        Either::Right((is_established, _)) => is_established,
+    }
+}
+
 async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let client = |manager| Client::new(pipeline.clone(), manager);
     let (starter, ender) = (client("bootstrap"), client("namespace-controller"));
@@ -227,8 +240,9 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
     let protectors = PROTECTED.map(|of| (of, client(of.controller())));
     let keeper = client("serviceaccount-token-controller");
     let definer = client("customresourcedefinition-controller");
+    let checker = client("validatingadmissionpolicy-status");
     let registrar = client("apiservice-controller");
-    let loops: [BoxFuture<'_, Infallible>; 19] = [
+    let loops: [BoxFuture<'_, Infallible>; 20] = [
         Box::pin(keep_api_services(&registrar)),
         Box::pin(keep("definitions", &definer, || definitions::run(&definer))),
         Box::pin(keep_facts(&server, options)),
@@ -268,6 +282,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
             "token-cleaner-controller",
             Box::pin(keep("bootstrap tokens", &token_cleaner, || token_cleaner::run(&token_cleaner))),
         ),
+        Box::pin(keep_policy_types(&checker, options)),
         match &options.announcement {
             Some(known) => Box::pin(keep("trust", &announcer, || trust::run(&announcer, &**known))),
             None => Box::pin(std::future::pending()),
@@ -335,6 +350,13 @@ async fn keep_secret_tokens<S: Store>(client: &Client<S>, options: &Options) -> 
     ];
     // No loop ends.
     select_all(loops.map(|(name, run)| unless_left_out(&options.selection, name, run))).await.0
+}
+
+/// Checks the types of validating policies.
+async fn keep_policy_types<S: Store>(client: &Client<S>, options: &Options) -> Infallible {
+    let run: BoxFuture<'_, Infallible> =
+        Box::pin(keep("types of policies", client, || policy_types::run(client)));
+    unless_left_out(&options.selection, "validatingadmissionpolicy-status-controller", run).await
 }
 
 /// Keeps the objects that register groups, and says whether the servers of aggregated ones are there.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 /// Loops of this server that can be left out.
-pub(super) const OWN: [&str; 18] = [
+pub(super) const OWN: [&str; 19] = [
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
     "certificatesigningrequest-signing-controller",
@@ -25,11 +25,12 @@ pub(super) const OWN: [&str; 18] = [
     "serviceaccount-controller",
     "serviceaccount-token-controller",
     "token-cleaner-controller",
+    "validatingadmissionpolicy-status-controller",
     "volumeattributesclass-protection-controller",
 ];
 
 /// Loops of the reference's controller manager, which are no part of this server: naming them changes nothing.
-const ELSEWHERE: [&str; 33] = [
+const ELSEWHERE: [&str; 32] = [
     "bootstrap-signer-controller",
     "cloud-node-lifecycle-controller",
     "cronjob-controller",
@@ -62,7 +63,6 @@ const ELSEWHERE: [&str; 33] = [
     "taint-eviction-controller",
     "ttl-after-finished-controller",
     "ttl-controller",
-    "validatingadmissionpolicy-status-controller",
 ];
 
 /// The loops that are left out. By default none is.

@@ -10,7 +10,8 @@ use std::io::{self, Read};
 use flate2::read::GzDecoder;
 use orch_schema::Field;
 
-/// The descriptions of all types and fields, decompressed.
+/// The descriptions of all types and fields, decompressed; by default none, for schemas that no person reads.
+#[derive(Default)]
 pub(super) struct Descriptions {
     by_name: HashMap<Box<str>, Box<str>>,
 }

@@ -19,6 +19,7 @@ mod definitions;
 mod descriptions;
 mod dialect;
 mod document;
+mod expanded;
 mod names;
 mod operation;
 mod pages;
@@ -40,6 +41,7 @@ use crate::document::whole;
 use crate::registry::{self, Registry};
 
 pub use crate::document::Document;
+pub(crate) use expanded::expanded;
 pub use pages::TokenKeys;
 
 /// Path of the index of version 3; its documents lie below.

@@ -12,6 +12,7 @@ use orch_schema::{ResourceType, TypeId};
 
 use super::{End, Kind, Published, Record, Stage, Tables};
 use crate::conversion::{Conversion, Converter, Staged};
+use crate::expression_times::within_evaluation;
 
 /// Gives the rules of a version's schema, the same at each call. They are made when they are first needed.
 pub type MakeConstraints = Arc<dyn Fn() -> Arc<Constraints> + Send + Sync>;
@@ -68,7 +69,7 @@ impl DeclaredKind {
 
     fn kind(&self, version: &DeclaredVersion) -> Kind {
         let DeclaredVersion { definition, schema, since, deprecation, end, published, constraints } = version;
-        let strategy = DefinedKind::new(definition, deprecation.clone());
+        let strategy = DefinedKind::new(definition, deprecation.clone()).evaluated_within(within_evaluation);
         let strategy = Arc::new(match constraints {
             Some(make) => strategy.with_constraints(make.clone()),
             None => strategy,

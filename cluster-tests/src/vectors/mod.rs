@@ -49,6 +49,7 @@ pub fn recorded(nodes: usize, needs: &[String]) -> cluster::Options {
         "resourcequota-controller",
         "serviceaccount-controller",
         "root-ca-certificate-publisher-controller",
+        "validatingadmissionpolicy-status-controller",
     ];
     let mut flags = Vec::new();
     if !has("controllers") {

@@ -210,6 +210,24 @@ async fn the_guide_for_one_machine_is_true() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_guide_for_policies_is_true() {
+    let mut machines = Machines::new();
+    machines.start(ONLY, "127.36.5.1");
+    for block in blocks("policies.md") {
+        machines.run(&block, |_| Vec::new()).await;
+    }
+    let said = machines.running[ONLY].said();
+    for expected in [
+        "denied request: at most 3 replicas",
+        "warning: Validation failed for ValidatingAdmissionPolicy 'replicas' with binding 'shops': at most 3 replicas",
+        "no policy is about it",
+        "\"operation\": \"update\"",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_guide_for_three_machines_is_true() {
     let _alone = alone().await.unwrap();
     let mut machines = Machines::new();

@@ -26,6 +26,7 @@ mod migrate;
 mod node;
 mod oidc;
 mod parse;
+mod policy;
 mod reset;
 mod schedule;
 mod service_accounts;
@@ -64,6 +65,7 @@ pub use node::{
 };
 pub use oidc::{OidcArgs, RequiredClaims};
 pub use parse::{ParseError, log_format, parse, parse_and_find_files};
+pub use policy::{Expected, PolicyCommand, PolicyTestArgs, TriedOperation};
 pub use reset::ResetArgs;
 pub use schedule::{Cron, Schedule};
 pub use service_accounts::ServiceAccountArgs;
@@ -132,6 +134,9 @@ pub enum Command {
     /// Encrypt stored records with the keys that new records get
     #[command(subcommand)]
     Encryption(EncryptionCommand),
+    /// Try admission policies on objects
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Make a client configuration for a further user or a service account
     #[command(long_about = kubeconfig::ABOUT)]
     Kubeconfig(KubeconfigArgs),

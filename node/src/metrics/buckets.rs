@@ -37,6 +37,12 @@ pub(super) const LIVES: &[f64] = &[
     31_104_000.0,
 ];
 
+/// Compiling and evaluating expressions.
+pub(super) const EXPRESSIONS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Evaluations of a policy.
+pub(super) const POLICIES: &[f64] = &[0.000_000_5, 0.001, 0.01, 0.1, 1.0];
+
 /// Answers of other servers, up to a minute.
 pub(super) const ANSWERS: &[f64] =
     &[0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0];

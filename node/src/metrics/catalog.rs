@@ -13,7 +13,10 @@ use std::fmt;
 use orch_proto::Brand;
 use orch_proto::brand::{KUBERNETES, ORCH};
 
-use super::buckets::{ANSWERS, CONDITIONS, DEFAULT, ELSEWHERE, FLOW, HOOKS, LIVES, QUEUES, SEATS, WATCHERS};
+use super::buckets::{
+    ANSWERS, CONDITIONS, DEFAULT, ELSEWHERE, EXPRESSIONS, FLOW, HOOKS, LIVES, POLICIES, QUEUES, SEATS,
+    WATCHERS,
+};
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +159,8 @@ const HOOK_REJECTION: Labels = &["error_type", "name", "operation", "rejection_c
 const TARGET: Labels = &["target"];
 const USE: Labels = &["use"];
 const USER: Labels = &["username"];
+const MUTATED: Labels = &["error_type", "policy", "policy_binding"];
+const VALIDATED: Labels = &["enforcement_action", "error_type", "policy", "policy_binding"];
 
 macro_rules! catalog {
     ($($kind:ident $stability:ident $name:literal $labels:ident $help:literal $(in $buckets:ident)?;)*) => {
@@ -191,6 +196,8 @@ catalog! {
     Counter Alpha "apiserver_audit_event_total" NONE "Audit events handed to the sinks.";
     Counter Alpha "apiserver_audit_level_total" AUDIT_LEVEL "Requests by the level that the audit policy gave them.";
     Counter Alpha "apiserver_audit_requests_rejected_total" NONE "Requests refused because their arrival could not be audited.";
+    Histogram Beta "apiserver_cel_compilation_duration_seconds" NONE "Time to compile the expressions of a policy that a request meets first." in EXPRESSIONS;
+    Histogram Beta "apiserver_cel_evaluation_duration_seconds" NONE "Time to evaluate a policy, or all rules that an object meets." in EXPRESSIONS;
     Histogram Alpha "apiserver_client_certificate_expiration_seconds" NONE "Remaining lives of certificates that clients presented." in LIVES;
     Histogram Alpha "apiserver_conversion_webhook_duration_seconds" CONVERSION "Times of questions to conversion webhooks." in ANSWERS;
     Counter Alpha "apiserver_conversion_webhook_request_total" CONVERSION "Questions to conversion webhooks by their outcome.";
@@ -225,6 +232,8 @@ catalog! {
     Histogram Alpha "apiserver_flowcontrol_watch_count_samples" SCHEMA "Watches that the event of a write goes to." in WATCHERS;
     Histogram Alpha "apiserver_flowcontrol_work_estimated_seats" SCHEMA "Seats that requests took." in SEATS;
     Gauge Stable "apiserver_longrunning_requests" SENT "Watches, logs and connections under way.";
+    Histogram Alpha "apiserver_mutating_admission_policy_check_duration_seconds" MUTATED "Time to evaluate mutations of policies." in POLICIES;
+    Counter Alpha "apiserver_mutating_admission_policy_check_total" MUTATED "Mutations of policies by their error.";
     Histogram Stable "apiserver_request_duration_seconds" REQUEST "Time from a request's arrival to the head of its response." in ELSEWHERE;
     Histogram Alpha "apiserver_request_sli_duration_seconds" REQUEST "The same without the time of webhooks." in ELSEWHERE;
     Counter Stable "apiserver_request_total" REQUEST_CODE "Requests by resource, verb and status code.";
@@ -232,6 +241,8 @@ catalog! {
     Gauge Alpha "apiserver_resource_size_estimate_bytes" RESOURCE "Bytes of the stored objects as JSON.";
     Histogram Stable "apiserver_response_sizes" SENT "Bytes of the responses to reads." in ELSEWHERE;
     Counter Alpha "apiserver_tls_handshake_errors_total" NONE "Connections that ended in their TLS handshake.";
+    Histogram Beta "apiserver_validating_admission_policy_check_duration_seconds" VALIDATED "Time to evaluate policies of which a validation does not hold." in POLICIES;
+    Counter Beta "apiserver_validating_admission_policy_check_total" VALIDATED "Validations that do not hold, by what is done about them.";
     Counter Alpha "apiserver_watch_events_rendered_total" NONE "Watch events that were encoded.";
     Counter Alpha "apiserver_watch_events_shared_total" NONE "Watch events that another watch had encoded.";
     Counter Alpha "authenticated_user_requests" USER "Authenticated requests by user, the known ones by name.";

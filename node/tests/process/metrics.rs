@@ -1,6 +1,6 @@
 //! Every metric of the catalog is observed by a node that does what it measures, and its page has no other series.
 //!
-//! Owns one walk: connections, requests of several users, watches, waits under flow control, pods under a policy, tokens of both kinds,
+//! Owns one walk: connections, requests of several users, watches, waits under flow control, pods under pod security, objects under policies, tokens of both kinds,
 //! audited requests and a backup. A metric that the walk leaves at nothing must stand in [`NEVER`] with its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -430,6 +430,32 @@ impl Walk {
         }
     }
 
+    /// Config maps under policies of both kinds: one warns of them, one labels them.
+    fn judge_by_policies(&self) {
+        let group = format!("/apis/admissionregistration.{}/v1", ORCH.group_domain);
+        let rule = json!({
+            "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"],
+        });
+        let matching = json!({"resourceRules": [rule]});
+        let spec = json!({"matchConstraints": matching, "validations": [{"expression": "object.metadata.name == 'x'"}]});
+        let label = "Object{metadata: Object.metadata{labels: {'a': 'b'}}}";
+        let mutation =
+            json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": label}});
+        let mutating = json!({
+            "matchConstraints": matching, "reinvocationPolicy": "Never", "mutations": [mutation],
+        });
+        let of = |spec: Value| json!({"metadata": {"name": "p"}, "spec": spec});
+        self.must("POST", &format!("{group}/validatingadmissionpolicies"), &of(spec));
+        self.must("POST", &format!("{group}/mutatingadmissionpolicies"), &of(mutating));
+        let binding = json!({"policyName": "p", "validationActions": ["Warn"]});
+        self.must("POST", &format!("{group}/validatingadmissionpolicybindings"), &of(binding));
+        self.must(
+            "POST",
+            &format!("{group}/mutatingadmissionpolicybindings"),
+            &of(json!({"policyName": "p"})),
+        );
+    }
+
     /// Opens a watch of the metadata of config maps, whose events are rendered; it is under way until the result is dropped.
     fn watch(&self) -> UnixStream {
         let mut stream = UnixStream::connect(self.socket()).unwrap();
@@ -473,6 +499,7 @@ async fn every_metric_of_the_catalog_is_observed_with_its_labels_type_and_help()
     walk.convert();
     walk.use_tokens().await;
     walk.assert_pages().await;
+    walk.judge_by_policies();
     let watches = [walk.watch(), walk.watch()];
     let mut seen = walk.wait_for_seats().await;
     assert_eq!(walk.ask("GET", "/readyz", &Value::Null).0, 200);

@@ -97,11 +97,6 @@ impl<'a> Checker<'a> {
     }
 
     fn fault_of_arguments(&mut self, id: u64, name: &str, style: Style, arguments: &[Type]) {
-        // A fault in an argument was reported there.
-        // few: the arguments of one call.
-        if arguments.contains(&Type::Error) {
-            return;
-        }
         let name_of = |argument| self.scope.written(&self.unknowns.resolved(argument)).to_string();
         let names: Vec<String> = arguments.iter().map(name_of).collect();
         let applied = match (style, names.as_slice()) {

@@ -51,13 +51,39 @@ impl Keywords {
 
     /// The declaration of the values of `schema`; `None` if they are not visible to expressions.
     pub fn declare(&self, schema: &Value, root: Root) -> Option<Arc<Declared>> {
-        Walk { keywords: self, numbered: Cell::new(0) }.node(schema, root, "self", LEVELS_MAX)
+        let head = Head::Implied;
+        Walk { keywords: self, head, root: "self", numbered: Cell::new(0) }
+            .node(schema, root, "self", LEVELS_MAX)
     }
+
+    /// The declaration of objects whose published schema is `schema`, with a type that is called `name`; `None` if they are
+    /// not visible to expressions.
+    pub fn declare_published(&self, schema: &Value, name: &str) -> Option<Arc<Declared>> {
+        let head = Head::Published;
+        Walk { keywords: self, head, root: name, numbered: Cell::new(0) }.node(
+            schema,
+            Root::Part,
+            name,
+            LEVELS_MAX,
+        )
+    }
+}
+
+/// The source of `apiVersion`, `kind` and `metadata` of whole objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Head {
+    /// They are there whatever the schema says, and of the metadata only the names.
+    Implied,
+    /// The schema, which has all of them.
+    Published,
 }
 
 /// The walk over one schema.
 struct Walk<'k> {
     keywords: &'k Keywords,
+    head: Head,
+    /// The name of the type of the whole.
+    root: &'k str,
     /// Types whose names are numbers.
     numbered: Cell<usize>,
 }
@@ -69,7 +95,7 @@ impl Walk<'_> {
             return format!("{path}.{step}");
         }
         self.numbered.set(self.numbered.get() + 1);
-        format!("self.@{}", self.numbered.get())
+        format!("{}.@{}", self.root, self.numbered.get())
     }
 
     fn node(&self, schema: &Value, root: Root, path: &str, levels: usize) -> Option<Arc<Declared>> {
@@ -78,7 +104,10 @@ impl Walk<'_> {
         let is_nullable = is_true(of, "nullable");
         let declared =
             |kind, bytes_min, size_max| Arc::new(Declared { kind, bytes_min, size_max, is_nullable });
-        if is_true(of, &self.keywords.int_or_string) {
+        // Published schemas of built-in kinds say so by the format.
+        let is_either =
+            self.head == Head::Published && of.get("format").and_then(Value::as_str) == Some("int-or-string");
+        if is_either || is_true(of, &self.keywords.int_or_string) {
             let size = characters_max(of).map_or(REQUEST_BYTES_MAX - 2, |most| most.saturating_mul(4));
             return Some(declared(Kind::IntOrString, 1, size));
         }
@@ -127,7 +156,8 @@ impl Walk<'_> {
             let size = bound(of, "maxProperties").unwrap_or(fitting);
             return Some(declared(Kind::Map(value), 2, size));
         }
-        let is_resource = root == Root::Resource || is_true(of, &self.keywords.embedded_resource);
+        let is_object = root == Root::Resource || is_true(of, &self.keywords.embedded_resource);
+        let is_resource = is_object && self.head == Head::Implied;
         let empty = Map::new();
         let properties = of.get("properties").and_then(Value::as_object).unwrap_or(&empty);
         let required = of.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);

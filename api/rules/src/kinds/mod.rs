@@ -99,7 +99,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
             Arc::new(admission_policy::MutatingAdmissionPolicy)
         }
         "mutatingadmissionpolicybindings.admissionregistration" => {
-            Arc::new(admission_policy::MutatingAdmissionPolicyBinding)
+            Arc::new(admission_policy::PolicyBinding::Mutating)
         }
         "mutatingwebhookconfigurations.admissionregistration" => {
             Arc::new(webhook_configuration::MutatingWebhookConfiguration)
@@ -142,7 +142,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
             Arc::new(admission_policy::ValidatingAdmissionPolicy)
         }
         "validatingadmissionpolicybindings.admissionregistration" => {
-            Arc::new(admission_policy::ValidatingAdmissionPolicyBinding)
+            Arc::new(admission_policy::PolicyBinding::Validating)
         }
         "validatingwebhookconfigurations.admissionregistration" => {
             Arc::new(webhook_configuration::ValidatingWebhookConfiguration)

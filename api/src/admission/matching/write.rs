@@ -4,6 +4,7 @@
 //! rights, and the inputs of an evaluation.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use orch_raft::state::NAMESPACES;
 use orch_rules::expression::policy::{Document, Input, Question, ResourceTarget};
@@ -14,6 +15,7 @@ use super::rights::{Rights, request_resource};
 use super::rules::{Match, Version};
 use super::versions::Names;
 use crate::admission::{Attributes, View};
+use crate::expression_times::evaluating;
 
 /// A write that policies or webhooks are asked about.
 pub(in crate::admission) struct Write<'a> {
@@ -65,18 +67,21 @@ impl<'a> Write<'a> {
         of.matches(&self.asked, object, self.view)
     }
 
-    /// The result of `run`, an evaluation of expressions, which is made again for each question about rights that has no
-    /// answer yet.
+    /// The result of `run`, an evaluation of expressions, and the time that it took without the waits for answers. It is made again
+    /// for each question about rights that has no answer yet.
     pub(in crate::admission) async fn evaluate<T>(
         &self,
         reads_namespace: bool,
         objects: Objects<'_>,
         param: Param<'_>,
         run: impl Fn(&Input<'_>) -> Result<T, Box<Question>>,
-    ) -> T {
+    ) -> (T, Duration) {
+        let mut taken = Duration::ZERO;
         loop {
-            let question = match self.run_once(reads_namespace, objects, param, &run) {
-                Ok(done) => return done,
+            let (result, time) = evaluating(|| self.run_once(reads_namespace, objects, param, &run));
+            taken = taken.saturating_add(time);
+            let question = match result {
+                Ok(done) => return (done, taken),
                 Err(question) => question,
             };
             self.rights.ask(*question, self.asked.attributes, self.view).await;

@@ -1,8 +1,8 @@
 //! Admission policies: rules in expressions, which clients store, over the writes that they match.
 //!
-//! Owns the way from stored policies and bindings to what they say of a write: which policies a write meets ([`prepared`]),
-//! parameters ([`params`]), what follows from a violation ([`validating`], [`refusal`]), and how objects are changed
-//! ([`mutating`], [`change`]). How a write is matched and shown is [`super::matching`]'s, which webhooks share. The
+//! Owns the way from stored policies and bindings to what they say of a write: which policies a write meets ([`prepared`], [`met`]),
+//! parameters ([`params`]), what follows from a violation ([`validating`], [`refusal`], [`checks`], [`witness`]), and how objects
+//! are changed ([`mutating`], [`change`]). How a write is matched and shown is [`super::matching`]'s, which webhooks share. The
 //! expressions themselves, their order and their texts are `orch_rules::expression::policy`'s.
 //!
 //!     a write -> looked up by its resource -> selectors and rules -> parameters -> evaluated -> deny, warn, audit
@@ -15,19 +15,21 @@
 
 mod authority;
 mod change;
+mod checks;
+mod met;
 mod mutating;
 mod params;
 mod prepared;
 mod refusal;
 mod validating;
+mod witness;
 mod write;
 
 pub(super) use self::authority::confirm_params;
 pub(super) use self::mutating::MutatingAdmissionPolicy;
-use self::prepared::{Bound, Policies, PolicyKind};
 pub(super) use self::validating::ValidatingAdmissionPolicy;
-use super::{Attributes, View};
-use crate::follow::Maintained;
+pub use self::witness::{Evaluation, Mutated, Outcome, Witness};
+use super::Attributes;
 
 /// Storage resources of policies and bindings, whose own writes no policy judges: one could not be removed any more.
 const UNJUDGED: [&str; 4] = [
@@ -46,17 +48,4 @@ pub(super) fn is_of_policies(attributes: &Attributes<'_>) -> bool {
 /// Whether policies are asked about the write: not about policies, nor about reviews, which are not stored.
 fn is_judged(attributes: &Attributes<'_>) -> bool {
     attributes.resource.review.is_none() && !is_of_policies(attributes)
-}
-
-/// The bound policies whose rules name the resource of the write. `None`: they have to be brought up first.
-fn looked_up<K: PolicyKind>(
-    policies: &Maintained<Policies<K>>,
-    attributes: &Attributes<'_>,
-    view: &View,
-) -> Option<Vec<Bound<K>>> {
-    let applied = view.applied();
-    if applied.state.collection(K::SOURCES[1]).is_empty() {
-        return Some(Vec::new());
-    }
-    policies.try_read(applied, |policies| policies.of_resource(&attributes.resource.plural))
 }

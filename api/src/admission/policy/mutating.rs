@@ -1,6 +1,6 @@
 //! `MutatingAdmissionPolicy`: changes objects by what policies make.
 //!
-//! Owns the order over policies, bindings and parameters, and the rules of the two rounds. Which policies a write meets is
+//! Owns the rules of the two rounds. Which policies a write meets is
 //! found before the first changes it; conditions and mutations see what those before have changed. A mutation that fails
 //! does not stop those behind it; the write is refused in the end, with all errors. In the second round a policy is evaluated
 //! that may be, was in the first, and behind which something has changed (facts/extension.md 5.5).
@@ -16,20 +16,23 @@ use orch_rules::expression::policy::{FailurePolicy, Input, Matched, MutatingProg
 use orch_schema::value::Value;
 
 use super::change::applied;
+use super::checks::count_mutation;
+use super::is_judged;
+use super::met::{Invocation, Misconfigured, Stored, invocations};
 use super::params::name_of;
-use super::prepared::{Binding, Bound, Policies, Policy, PolicyKind};
+use super::prepared::{Binding, Bound, Policy, PolicyKind};
 use super::refusal::{PolicyErrors, PolicyFault};
-use super::{is_judged, looked_up};
+use super::witness::{Mutated, Outcome, Witness};
 use crate::admission::matching::{Names, Objects, Param, Target, Version, Write, back, shown_in};
 use crate::admission::{Additions, Attributes, Plugin, Refusal, Ruling, View, rule};
 use crate::error::ApiError;
-use crate::follow::Maintained;
 
 impl PolicyKind for MutatingPrograms {
     const SOURCES: [&'static str; 2] = [
         "mutatingadmissionpolicies.admissionregistration",
         "mutatingadmissionpolicybindings.admissionregistration",
     ];
+    const KIND: &'static str = "MutatingAdmissionPolicy";
 
     fn compile(spec: &Value, brand: &'static Brand) -> Self {
         MutatingPrograms::compile(spec, brand)
@@ -38,7 +41,14 @@ impl PolicyKind for MutatingPrograms {
 
 #[derive(Debug, Default)]
 pub(in crate::admission) struct MutatingAdmissionPolicy {
-    policies: Maintained<Policies<MutatingPrograms>>,
+    stored: Stored<MutatingPrograms>,
+}
+
+impl MutatingAdmissionPolicy {
+    /// The plugin whose evaluations are shown to `witness`.
+    pub(in crate::admission) fn witnessed(witness: Arc<dyn Witness>) -> Self {
+        MutatingAdmissionPolicy { stored: Stored::witnessed(witness) }
+    }
 }
 
 impl Plugin for MutatingAdmissionPolicy {
@@ -58,20 +68,12 @@ impl Plugin for MutatingAdmissionPolicy {
         additions: &'a mut Additions,
     ) -> Ruling<'a> {
         let Some(object) = object else { return rule(Ok(())) };
-        let looked = looked_up(&self.policies, attributes, view);
-        if looked.as_ref().is_some_and(Vec::is_empty) {
-            return rule(Ok(()));
-        }
+        let Some(looked) = self.stored.look_up(attributes, view) else { return rule(Ok(())) };
         Either::Right(Box::pin(async move {
-            let found = match looked {
-                Some(found) => found,
-                None => {
-                    let plural = &*attributes.resource.plural;
-                    self.policies.read(view.applied(), |policies| policies.of_resource(plural)).await
-                }
-            };
+            let found = self.stored.found(looked, attributes, view).await;
             let memory = additions.remembered::<Memory>().map(|memory| (*memory).clone());
             let mut mutating = Mutating {
+                stored: &self.stored,
                 write: Write::new(attributes, view),
                 memory: memory.unwrap_or_default(),
                 is_second: additions.is_second_round(),
@@ -108,15 +110,10 @@ struct Memory {
 /// One evaluation: policy, binding and parameter.
 type Key = (Arc<str>, Arc<str>, String);
 
-/// A policy that the write meets, with a binding and a parameter.
-struct Invocation<'a> {
-    policy: Arc<Policy<MutatingPrograms>>,
-    binding: Arc<Binding>,
-    param: Option<Value>,
-    version: Version<'a>,
-}
+type Evaluation<'a> = Invocation<'a, MutatingPrograms>;
 
 struct Mutating<'a> {
+    stored: &'a Stored<MutatingPrograms>,
     write: Write<'a>,
     memory: Memory,
     is_second: bool,
@@ -129,53 +126,19 @@ impl<'a> Mutating<'a> {
         &mut self,
         found: &[Bound<MutatingPrograms>],
         object: &Value,
-    ) -> Vec<Invocation<'a>> {
-        let mut invocations = Vec::new();
-        for Bound { policy, bindings } in found {
-            let version = match self.version(policy, object) {
-                Ok(Some(version)) => version,
-                Ok(None) => continue,
-                Err(reason) => {
-                    self.misconfigured(policy, None, &reason);
-                    continue;
-                }
-            };
-            for binding in bindings {
-                match self.params(policy, binding, object).await {
-                    Ok(params) => invocations.extend(params.into_iter().map(|param| Invocation {
-                        policy: policy.clone(),
-                        binding: binding.clone(),
-                        param,
-                        version,
-                    })),
-                    Err(reason) => self.misconfigured(policy, Some(binding), &reason),
+    ) -> Vec<Evaluation<'a>> {
+        let mut all = Vec::new();
+        for bound in found {
+            for invocation in invocations(&self.write, bound, Some(object)).await {
+                match invocation {
+                    Ok(invocation) => all.push(invocation),
+                    Err(Misconfigured { binding, reason }) => {
+                        self.misconfigured(&bound.policy, binding.as_deref(), &reason);
+                    }
                 }
             }
         }
-        invocations
-    }
-
-    /// The version by which `policy` is about the write of `object`.
-    fn version(
-        &self,
-        policy: &Policy<MutatingPrograms>,
-        object: &Value,
-    ) -> Result<Option<Version<'a>>, String> {
-        let Some(version) = self.write.matched(&policy.matching, Some(object))? else { return Ok(None) };
-        self.write.check_param_kind(policy)?;
-        Ok(Some(version))
-    }
-
-    async fn params(
-        &self,
-        policy: &Policy<MutatingPrograms>,
-        binding: &Binding,
-        object: &Value,
-    ) -> Result<Vec<Option<Value>>, String> {
-        if !self.write.is_bound(binding, Some(object))? {
-            return Ok(Vec::new());
-        }
-        self.write.params(policy, binding).await
+        all
     }
 
     /// The object behind all evaluations; `None` if none changed anything.
@@ -184,7 +147,7 @@ impl<'a> Mutating<'a> {
     /// What a mutation left cannot be read, whatever the failure policy is.
     async fn run(
         &mut self,
-        invocations: &[Invocation<'a>],
+        invocations: &[Evaluation<'a>],
         object: &Value,
     ) -> Result<Option<Value>, ApiError> {
         if self.is_second && self.memory.output != *object {
@@ -193,7 +156,7 @@ impl<'a> Mutating<'a> {
         let mut current: Option<Value> = None;
         let mut is_dirty = false;
         for invocation in invocations {
-            let key = invocation.key();
+            let key = key_of(invocation);
             // set: keys of the invocations that are due.
             if self.is_second && !self.memory.due.contains(&key) {
                 continue;
@@ -228,7 +191,7 @@ impl<'a> Mutating<'a> {
     /// Evaluates a policy over `object`; `None` where its conditions leave it out.
     async fn invoke(
         &mut self,
-        invocation: &Invocation<'a>,
+        invocation: &Evaluation<'a>,
         object: &Value,
     ) -> Result<Option<After>, ApiError> {
         let Invocation { policy, binding, param, version } = invocation;
@@ -247,35 +210,45 @@ impl<'a> Mutating<'a> {
         let param = Param { object: param.as_ref(), kind: policy.param_kind() };
         let around = Objects { version: &names, object: None, old: old.as_deref(), request: &request };
         let conditions = |input: &Input<'_>| programs.matched(input, policy.failure);
-        match self
-            .write
-            .evaluate_policy(policy, Objects { object: Some(&shown), ..around }, param, conditions)
-            .await
-        {
+        let objects = Objects { object: Some(&shown), ..around };
+        match self.write.evaluate_policy(policy, objects, param, conditions).await.0 {
             Matched::Yes => {}
-            Matched::No => return Ok(None),
+            Matched::No => {
+                self.stored.show(policy, Some(binding), param.object, || Outcome::LeftOut);
+                return Ok(None);
+            }
             Matched::Failed(reason) => {
+                self.stored
+                    .show(policy, Some(binding), param.object, || Outcome::NoConditions(reason.clone()));
                 self.failed(policy, binding, reason);
                 return Ok(None);
             }
         }
         let target = Target::of(asked.attributes, version, &names);
+        let mut shown_mutations = Vec::new();
         let mut is_dirty = false;
         for at in 0..programs.mutations() {
             let mutation = |input: &Input<'_>| programs.evaluate(at, input);
-            let made = self
-                .write
-                .evaluate_policy(policy, Objects { object: Some(&shown), ..around }, param, mutation)
-                .await;
-            match made.map(|made| applied(&target, &shown, made)) {
+            let objects = Objects { object: Some(&shown), ..around };
+            let ((made, cost), taken) = self.write.evaluate_policy(policy, objects, param, mutation).await;
+            let error = match made.map(|made| applied(&target, &shown, made)) {
                 Ok(Ok(after)) => {
                     shown = after;
                     is_dirty = true;
+                    None
                 }
-                Ok(Err(PolicyFault::Policy(reason))) | Err(reason) => self.failed(policy, binding, reason),
+                Ok(Err(PolicyFault::Policy(reason))) | Err(reason) => Some(reason),
                 Ok(Err(PolicyFault::Request(error))) => return Err(error),
+            };
+            if self.stored.has_witness() {
+                shown_mutations.push(Mutated { error: error.clone(), cost });
+            }
+            count_mutation(self.stored.series_names(policy, binding), error.as_deref(), taken);
+            if let Some(reason) = error {
+                self.failed(policy, binding, reason);
             }
         }
+        self.stored.show(policy, Some(binding), param.object, || Outcome::Mutated(shown_mutations));
         if !is_dirty {
             return Ok(Some(After { object: None, is_dirty }));
         }
@@ -292,6 +265,7 @@ impl<'a> Mutating<'a> {
     }
 
     fn misconfigured(&mut self, policy: &Policy<MutatingPrograms>, binding: Option<&Binding>, reason: &str) {
+        self.stored.show(policy, binding, None, || Outcome::Misconfigured(reason.to_owned()));
         if policy.failure == FailurePolicy::Fail {
             self.errors.add_misconfiguration(&policy.name, binding.map(|binding| &*binding.name), reason);
         }
@@ -306,8 +280,7 @@ struct After {
     is_dirty: bool,
 }
 
-impl Invocation<'_> {
-    fn key(&self) -> Key {
-        (self.policy.name.clone(), self.binding.name.clone(), name_of(self.param.as_ref()))
-    }
+fn key_of(invocation: &Evaluation<'_>) -> Key {
+    let Invocation { policy, binding, param, .. } = invocation;
+    (policy.name.clone(), binding.name.clone(), name_of(param.as_ref()))
 }

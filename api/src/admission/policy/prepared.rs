@@ -16,12 +16,16 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 
 use crate::admission::matching::Match;
+use crate::expression_times::compiling;
 use crate::follow::Derived;
 
 /// A kind of policy.
 pub(super) trait PolicyKind: Send + Sync + Sized + 'static {
     /// Storage resources of its policies and its bindings.
     const SOURCES: [&'static str; 2];
+
+    /// The kind of its policies.
+    const KIND: &'static str;
 
     /// The programs of the policy with this spec.
     fn compile(spec: &Value, brand: &'static Brand) -> Self;
@@ -121,7 +125,7 @@ impl<K: PolicyKind> Policy<K> {
         self.programs.get_or_init(|| {
             // It was read before.
             let policy: Value = serde_json::from_slice(&self.object.json).unwrap_or_default();
-            K::compile(policy.at("spec"), brand)
+            compiling(|| K::compile(policy.at("spec"), brand))
         })
     }
 }

@@ -1,9 +1,11 @@
 //! `ValidatingAdmissionPolicy`: refuses, warns of and records writes that break a policy.
 //!
-//! Owns the order over policies, bindings and parameters, and what follows from each violation. A write is judged by all
+//! Owns what follows from each violation. A write is judged by all
 //! policies, also behind one that refuses it: their warnings count. The first refusal is given.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::Either;
 use orch_proto::Brand;
@@ -11,12 +13,14 @@ use orch_rules::expression::policy::{Annotation, FailurePolicy, Input, Said, Val
 use orch_rules::validate::Distinct;
 use orch_schema::value::Value;
 
-use super::prepared::{Action, Binding, Bound, Policies, Policy, PolicyKind};
+use super::checks::{Enforcement, count_validation};
+use super::is_judged;
+use super::met::{Invocation, Misconfigured, Stored, invocations};
+use super::prepared::{Action, Binding, Bound, Policy, PolicyKind};
 use super::refusal::{Denial, annotate_violation};
-use super::{is_judged, looked_up};
+use super::witness::{Outcome, Witness};
 use crate::admission::matching::{Converted, Names, Objects, Param, Version, Write, converted};
 use crate::admission::{Additions, Attributes, Plugin, Ruling, View, rule};
-use crate::follow::Maintained;
 
 /// Bytes of an audit annotation. The reference's.
 const ANNOTATION_BYTES_MAX: usize = 10 << 10;
@@ -26,6 +30,7 @@ impl PolicyKind for ValidatingPrograms {
         "validatingadmissionpolicies.admissionregistration",
         "validatingadmissionpolicybindings.admissionregistration",
     ];
+    const KIND: &'static str = "ValidatingAdmissionPolicy";
 
     fn compile(spec: &Value, brand: &'static Brand) -> Self {
         ValidatingPrograms::compile(spec, brand)
@@ -34,7 +39,14 @@ impl PolicyKind for ValidatingPrograms {
 
 #[derive(Debug, Default)]
 pub(in crate::admission) struct ValidatingAdmissionPolicy {
-    policies: Maintained<Policies<ValidatingPrograms>>,
+    stored: Stored<ValidatingPrograms>,
+}
+
+impl ValidatingAdmissionPolicy {
+    /// The plugin whose evaluations are shown to `witness`.
+    pub(in crate::admission) fn witnessed(witness: Arc<dyn Witness>) -> Self {
+        ValidatingAdmissionPolicy { stored: Stored::witnessed(witness) }
+    }
 }
 
 impl Plugin for ValidatingAdmissionPolicy {
@@ -53,20 +65,16 @@ impl Plugin for ValidatingAdmissionPolicy {
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
-        let looked = looked_up(&self.policies, attributes, view);
-        if looked.as_ref().is_some_and(Vec::is_empty) {
-            return rule(Ok(()));
-        }
+        let Some(looked) = self.stored.look_up(attributes, view) else { return rule(Ok(())) };
         Either::Right(Box::pin(async move {
-            let found = match looked {
-                Some(found) => found,
-                None => {
-                    let plural = &*attributes.resource.plural;
-                    self.policies.read(view.applied(), |policies| policies.of_resource(plural)).await
-                }
+            let mut judging = Judging {
+                stored: &self.stored,
+                write: Write::new(attributes, view),
+                object,
+                versions: Vec::new(),
+                denial: None,
             };
-            let mut judging = Judging::new(attributes, object, view);
-            for bound in found {
+            for bound in self.stored.found(looked, attributes, view).await {
                 judging.policy(&bound).await;
             }
             judging.denial.map_or(Ok(()), |denial| Err(denial.refusal(attributes)))
@@ -76,6 +84,7 @@ impl Plugin for ValidatingAdmissionPolicy {
 
 /// A write on its way through the policies.
 struct Judging<'a> {
+    stored: &'a Stored<ValidatingPrograms>,
     write: Write<'a>,
     object: Option<&'a Value>,
     /// The objects in the versions that were needed, with the document of the request.
@@ -84,61 +93,41 @@ struct Judging<'a> {
 }
 
 type Own = Policy<ValidatingPrograms>;
+type Evaluation<'a> = Invocation<'a, ValidatingPrograms>;
 
 impl<'a> Judging<'a> {
-    fn new(attributes: &'a Attributes<'a>, object: Option<&'a Value>, view: &'a View) -> Judging<'a> {
-        Judging { write: Write::new(attributes, view), object, versions: Vec::new(), denial: None }
-    }
-
     async fn policy(&mut self, bound: &Bound<ValidatingPrograms>) {
         let policy = &bound.policy;
-        let version = match self.write.matched(&policy.matching, self.object) {
-            Ok(None) => return,
-            Ok(Some(version)) => version,
-            Err(reason) => return self.misconfigured(policy, None, &reason),
-        };
-        if let Err(reason) = self.write.check_param_kind(policy) {
-            return self.misconfigured(policy, None, &reason);
-        }
         let mut annotations = Annotations::default();
-        for binding in &bound.bindings {
-            if let Err(reason) = self.binding(policy, binding, &version, &mut annotations).await {
-                self.misconfigured(policy, Some(binding), &reason);
+        for invocation in invocations(&self.write, bound, self.object).await {
+            match invocation {
+                Ok(invocation) => self.invoke(&invocation, &mut annotations).await,
+                Err(Misconfigured { binding, reason }) => {
+                    self.misconfigured(policy, binding.as_deref(), &reason);
+                }
             }
         }
         annotations.publish(&policy.name, self.write.attributes());
     }
 
-    /// Judges the write by `policy` with `binding`.
-    ///
-    /// # Errors
-    /// The policy cannot be evaluated: the reason.
-    async fn binding(
-        &mut self,
-        policy: &Own,
-        binding: &Binding,
-        version: &Version<'a>,
-        annotations: &mut Annotations,
-    ) -> Result<(), String> {
-        if !self.write.is_bound(binding, self.object)? {
-            return Ok(());
-        }
-        let params = self.write.params(policy, binding).await?;
-        if params.is_empty() {
-            return Ok(());
-        }
-        let at = self.version(version).await;
-        let at = at.map_err(|reason| format!("failed to convert object version: {reason}"))?;
+    /// Judges the write by a policy with a binding and a parameter.
+    async fn invoke(&mut self, invocation: &Evaluation<'a>, annotations: &mut Annotations) {
+        let Invocation { policy, binding, param, version } = invocation;
+        let at = match self.version(version).await {
+            Ok(at) => at,
+            Err(reason) => {
+                let reason = format!("failed to convert object version: {reason}");
+                return self.misconfigured(policy, Some(binding), &reason);
+            }
+        };
         let programs = policy.programs(self.write.attributes().brand);
-        for param in &params {
-            let (Converted { version, object, old }, request) = &self.versions[at];
-            let objects = Objects { version, object: object.as_deref(), old: old.as_deref(), request };
-            let param = Param { object: param.as_ref(), kind: policy.param_kind() };
-            let run = |input: &Input<'_>| programs.validate(input, policy.failure);
-            let verdict = self.write.evaluate_policy(policy, objects, param, run).await;
-            self.carry_out(policy, binding, verdict, annotations);
-        }
-        Ok(())
+        let (Converted { version, object, old }, request) = &self.versions[at];
+        let objects = Objects { version, object: object.as_deref(), old: old.as_deref(), request };
+        let param = Param { object: param.as_ref(), kind: policy.param_kind() };
+        let run = |input: &Input<'_>| programs.validate(input, policy.failure);
+        let judged = self.write.evaluate_policy(policy, objects, param, run).await;
+        self.stored.show(policy, Some(binding), param.object, || outcome(&judged.0));
+        self.carry_out(policy, binding, judged, annotations);
     }
 
     /// The place of the objects in `version` among those that were converted.
@@ -159,16 +148,25 @@ impl<'a> Judging<'a> {
         &mut self,
         policy: &Own,
         binding: &Binding,
-        verdict: Verdict,
+        (verdict, taken): (Verdict, Duration),
         annotations: &mut Annotations,
     ) {
+        let stored = self.stored;
+        let count = |enforcement, error: Option<&str>| {
+            count_validation(stored.series_names(policy, binding), enforcement, error, taken);
+        };
         for (at, said) in verdict.said.into_iter().enumerate() {
-            let (message, reason) = match said {
-                Said::Holds | Said::Ignored(_) => continue,
-                Said::Failed(message) => (message, String::new()),
-                Said::Denied { message, reason } => (message, reason),
+            let (message, reason, is_error) = match said {
+                Said::Holds => continue,
+                Said::Ignored(error) => {
+                    count(Enforcement::Allowed, Some(&error));
+                    continue;
+                }
+                Said::Failed(message) => (message, String::new(), true),
+                Said::Denied { message, reason } => (message, reason, false),
             };
             for action in &binding.actions {
+                count(Enforcement::Carried(*action), is_error.then_some(message.as_str()));
                 match action {
                     Action::Deny => self.deny(policy, Some(binding), message.clone(), reason.clone()),
                     Action::Warn => self.write.attributes().warn(format!(
@@ -185,12 +183,16 @@ impl<'a> Judging<'a> {
             match annotation {
                 Annotation::Published(key, text) => annotations.add(key, text),
                 // Whatever the actions of the binding are, as in the reference.
-                Annotation::Failed(reason) => self.deny(policy, Some(binding), reason, String::new()),
+                Annotation::Failed(reason) => {
+                    count(Enforcement::Carried(Action::Deny), Some(&reason));
+                    self.deny(policy, Some(binding), reason, String::new());
+                }
             }
         }
     }
 
     fn misconfigured(&mut self, policy: &Own, binding: Option<&Binding>, reason: &str) {
+        self.stored.show(policy, binding, None, || Outcome::Misconfigured(reason.to_owned()));
         if policy.failure == FailurePolicy::Fail {
             let part = if binding.is_some() { "binding" } else { "policy" };
             let message = format!("failed to configure {part}: {reason}");
@@ -202,6 +204,15 @@ impl<'a> Judging<'a> {
         let binding = binding.map(|binding| binding.name.to_string()).unwrap_or_default();
         let policy = policy.name.to_string();
         self.denial.get_or_insert(Denial { policy, binding, message, reason });
+    }
+}
+
+/// What is shown of `verdict`.
+fn outcome(verdict: &Verdict) -> Outcome {
+    match (verdict.applies, &verdict.said[..]) {
+        (false, []) => Outcome::LeftOut,
+        (false, [Said::Failed(reason) | Said::Ignored(reason), ..]) => Outcome::NoConditions(reason.clone()),
+        _ => Outcome::Validated(verdict.clone()),
     }
 }
 

@@ -1,13 +1,15 @@
 //! What a policy asks of a write besides its own rules: its binding, its parameters.
 
+use std::time::Duration;
+
 use orch_rules::expression::policy::{Input, Question};
 use orch_schema::value::Value;
 
 use super::params::{self, Params};
 use super::prepared::{Binding, Policy, PolicyKind};
-use crate::admission::matching::{Objects, Param, Write};
+use crate::admission::matching::{Objects, Param, Version, Write};
 
-impl Write<'_> {
+impl<'a> Write<'a> {
     /// Whether `binding` is about the write of `object`, too.
     ///
     /// # Errors
@@ -19,15 +21,20 @@ impl Write<'_> {
         }
     }
 
-    /// Whether the kind of parameters of `policy` is served.
+    /// The version by which `policy` is about the write of `object`; `None` if it is not.
     ///
     /// # Errors
-    /// It is not.
-    pub(super) fn check_param_kind<K: PolicyKind>(&self, policy: &Policy<K>) -> Result<(), String> {
-        match policy.param_kind() {
-            Some(kind) => params::resource(self.asked.attributes, kind).map(drop),
-            None => Ok(()),
+    /// That cannot be said, or the kind of its parameters is not served.
+    pub(super) fn version_for<K: PolicyKind>(
+        &self,
+        policy: &Policy<K>,
+        object: Option<&Value>,
+    ) -> Result<Option<Version<'a>>, String> {
+        let version = self.matched(&policy.matching, object)?;
+        if let (Some(_), Some(kind)) = (&version, policy.param_kind()) {
+            params::resource(self.asked.attributes, kind)?;
         }
+        Ok(version)
     }
 
     /// The parameters of `policy` with `binding`, of one evaluation each.
@@ -46,14 +53,14 @@ impl Write<'_> {
         params::collect(resource, reference, self.asked.namespace, self.view).await
     }
 
-    /// The result of `run`, an evaluation of `policy`.
+    /// The result of `run`, an evaluation of `policy`, and its time: see [`Write::evaluate`].
     pub(super) async fn evaluate_policy<K: PolicyKind, T>(
         &self,
         policy: &Policy<K>,
         objects: Objects<'_>,
         param: Param<'_>,
         run: impl Fn(&Input<'_>) -> Result<T, Box<Question>>,
-    ) -> T {
+    ) -> (T, Duration) {
         self.evaluate(policy.reads_namespace, objects, param, run).await
     }
 }

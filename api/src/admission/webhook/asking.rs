@@ -105,7 +105,7 @@ impl<'a> Asking<'a> {
         let objects = Objects { version: names, object, old, request: &request };
         let param = Param { object: None, kind: None };
         let matched = |input: &Input<'_>| conditions.matched(input, FailurePolicy::Fail);
-        let matched = self.write.evaluate(false, objects, param, matched).await;
+        let (matched, _) = self.write.evaluate(false, objects, param, matched).await;
         let micros = self.callers.ambient.now().0.saturating_sub(began.0);
         metrics::observe_conditions(webhook, attributes.operation, micros);
         match matched {

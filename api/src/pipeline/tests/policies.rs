@@ -33,7 +33,7 @@ fn fits(expected: &Value, got: &Value) -> bool {
     match (expected, got) {
         (Value::String(expected), Value::String(got)) => {
             let mut rest = got.as_str();
-            let mut parts = expected.split(|sign| sign == '<' || sign == '>');
+            let mut parts = expected.split(['<', '>']);
             if !expected.contains('<') {
                 return expected == got;
             }
@@ -93,7 +93,8 @@ impl Replay {
             let mut found: Vec<String> =
                 reply.warnings.iter().map(|text| format!("299 - \"{text}\"")).collect();
             let mut wanted: Vec<&str> = warnings.iter().filter_map(Value::as_str).collect();
-            (found.sort(), wanted.sort_unstable());
+            found.sort();
+            wanted.sort_unstable();
             if found != wanted {
                 problem = Some(format!("warnings {found:#?}, want {wanted:#?}"));
             }

@@ -108,7 +108,7 @@ impl<'b> Compiler<'b> {
     ) -> Result<Result<Program, String>, Exhausted> {
         let scope = self.scope(Place::Variable, charge)?;
         let checked = Ast::check(source, &scope, charge)?;
-        let of = checked.as_ref().map_or(Type::Error, |ast| ast.result().clone());
+        let of = checked.as_ref().map_or(&Type::Error, Ast::result);
         self.types = self.types.clone().with_policy_variable(name, of);
         self.variables += 1;
         self.scopes.clear();

@@ -63,16 +63,28 @@ impl Conditions {
     /// # Errors
     /// A question that has to be answered first.
     pub fn matched(&self, input: &Input<'_>, failure: FailurePolicy) -> Result<Matched, Box<Question>> {
+        self.matched_within(input, failure, &mut Budget::of(CONDITIONS_COST_MAX))
+    }
+
+    /// The same, with the cost taken from `budget`.
+    ///
+    /// # Errors
+    /// A question that has to be answered first.
+    pub(super) fn matched_within(
+        &self,
+        input: &Input<'_>,
+        failure: FailurePolicy,
+        budget: &mut Budget,
+    ) -> Result<Matched, Box<Question>> {
         if self.0.is_empty() {
             return Ok(Matched::Yes);
         }
         let values = input.values(Shown::WithoutNamespace);
         let mut group = Group::new(&values, &NO_VARIABLES);
-        let mut budget = Budget::of(CONDITIONS_COST_MAX);
         let mut errors: Vec<String> = Vec::new();
         let mut is_false = false;
         for condition in &self.0 {
-            match condition.compiled.evaluate(&mut group, &mut budget) {
+            match condition.compiled.evaluate(&mut group, budget) {
                 Ok(Ok(Val::Bool(truth))) => is_false |= !truth,
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => errors.push(error),

@@ -11,6 +11,7 @@ mod compile;
 mod conditions;
 mod input;
 mod mutate;
+mod published;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -19,9 +20,10 @@ pub use self::compile::{Compiler, POLICY_COMPILE_STEPS_MAX, Place, Wanted};
 pub use self::conditions::{Condition, Conditions, Matched};
 pub use self::input::{Document, Input};
 pub use self::mutate::{Made, MutatingPrograms, MutationKind};
+pub use self::published::{Issue, Part, PublishedType, type_issues};
 pub use self::validate::{Annotation, Said, ValidatingPrograms, Verdict};
 use crate::expression::Exhausted;
-use orch_expression::{Budget, EvaluationError, Group, Limits, Program, Val};
+use orch_expression::{Budget, EvaluationError, Group, Limits, Program, Val, charge_request};
 pub use orch_expression::{Decision, Decisions, Question, ResourceTarget, Target};
 
 /// Cost of the validations of one policy with one binding and one parameter, and of one mutation. The reference's, as the
@@ -62,7 +64,7 @@ struct Compiled {
 /// The end of a group of expressions.
 #[derive(Debug)]
 enum End {
-    /// Its cost is used up.
+    /// Its cost is used up, or the request was stopped, of which no result is used.
     Budget,
     /// It has to be evaluated again with the answer.
     Undecided(Box<Question>),
@@ -74,7 +76,7 @@ impl Compiled {
         Compiled { source: source.into(), program }
     }
 
-    /// The value, or the text of the error.
+    /// The value, or the text of the error. Its time is taken from the request.
     fn evaluate<'v>(
         &'v self,
         group: &mut Group<'v>,
@@ -84,8 +86,11 @@ impl Compiled {
             Ok(program) => program,
             Err(reason) => return Ok(Err(format!("{COMPILATION_ERROR}: {reason}"))),
         };
+        let before = budget.steps();
         let value = group.evaluate(program, Limits::CALL, budget);
+        let goes_on = charge_request(budget.steps() - before);
         match value {
+            _ if !goes_on => Err(End::Budget),
             Err(EvaluationError::Undecided(question)) => Err(End::Undecided(question)),
             _ if budget.is_exceeded() => Err(End::Budget),
             Ok(value) => Ok(Ok(value)),

@@ -81,24 +81,31 @@ impl MutatingPrograms {
         self.conditions.matched(input, failure)
     }
 
-    /// The change that the mutation number `at` makes to the object in `input`, or the text of the error.
+    /// The change that the mutation number `at` makes to the object in `input`, or the text of the error; and what it cost.
     ///
     /// # Errors
     /// A question about rights that has to be answered first.
-    pub fn evaluate(&self, at: usize, input: &Input<'_>) -> Result<Result<Made, String>, Box<Question>> {
+    pub fn evaluate(
+        &self,
+        at: usize,
+        input: &Input<'_>,
+    ) -> Result<(Result<Made, String>, u64), Box<Question>> {
         let Mutation { kind, compiled } = &self.mutations[at];
         let values = input.values(Shown::All);
         let mut group = Group::new(&values, &self.variables);
-        let made = match compiled.evaluate(&mut group, &mut Budget::of(POLICY_COST_MAX)) {
+        let mut budget = Budget::of(POLICY_COST_MAX);
+        let made = compiled.evaluate(&mut group, &mut budget);
+        let cost = POLICY_COST_MAX - budget.left();
+        let made = match made {
             Ok(Ok(made)) => made,
-            Ok(Err(reason)) => return Ok(Err(reason)),
-            Err(End::Budget) => return Ok(Err(OUT_OF_BUDGET.to_owned())),
+            Ok(Err(reason)) => return Ok((Err(reason), cost)),
+            Err(End::Budget) => return Ok((Err(OUT_OF_BUDGET.to_owned()), cost)),
             Err(End::Undecided(question)) => return Err(question),
         };
         let root = match kind {
             MutationKind::ApplyConfiguration => MUTATED_OBJECT,
             MutationKind::JsonPatch => JSON_PATCH,
         };
-        Ok(made.to_document(root).map(|document| Made { kind: *kind, document }))
+        Ok((made.to_document(root).map(|document| Made { kind: *kind, document }), cost))
     }
 }

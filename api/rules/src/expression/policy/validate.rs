@@ -11,7 +11,7 @@ use orch_schema::value::Value;
 use super::compile::{Compiler, POLICY_COMPILE_STEPS_MAX, Place, Wanted};
 use super::conditions::{Conditions, Matched};
 use super::input::{Input, Shown, Values};
-use super::{Compiled, End, FailurePolicy, OUT_OF_BUDGET, POLICY_COST_MAX};
+use super::{CONDITIONS_COST_MAX, Compiled, End, FailurePolicy, OUT_OF_BUDGET, POLICY_COST_MAX};
 use crate::expression::{Allowance, Charge};
 use crate::validate::tree::Tree;
 
@@ -76,8 +76,14 @@ pub enum Annotation {
 /// What a policy says of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// By validation; one alone where the evaluation ended early. Empty where the conditions do not hold.
+    /// The conditions hold.
+    pub applies: bool,
+    /// By validation; one alone where the evaluation ended early. Empty where a condition does not hold.
     pub said: Vec<Said>,
+    /// Cost of each validation that was evaluated, with the variables that it was the first to read.
+    pub costs: Vec<u64>,
+    /// Cost of the conditions, validations, messages and annotations together.
+    pub cost: u64,
     /// Those that have a value or an error.
     pub annotations: Vec<Annotation>,
 }
@@ -106,23 +112,33 @@ impl ValidatingPrograms {
     /// # Errors
     /// A question about rights that has to be answered first: then the policy is evaluated again.
     pub fn validate(&self, input: &Input<'_>, failure: FailurePolicy) -> Result<Verdict, Box<Question>> {
-        let alone = |said| Ok(Verdict { said: vec![said], annotations: Vec::new() });
-        match self.conditions.matched(input, failure)? {
-            Matched::Yes => {}
-            Matched::No => return Ok(Verdict::default()),
-            Matched::Failed(reason) => return alone(error(reason, failure)),
+        let mut verdict = Verdict::default();
+        let mut budget = Budget::of(CONDITIONS_COST_MAX);
+        let matched = self.conditions.matched_within(input, failure, &mut budget)?;
+        verdict.cost += CONDITIONS_COST_MAX - budget.left();
+        match matched {
+            Matched::Yes => verdict.applies = true,
+            Matched::No => return Ok(verdict),
+            Matched::Failed(reason) => return Ok(verdict.ended(error(reason, failure))),
         }
         let mut budget = Budget::of(POLICY_COST_MAX);
-        let Some(outcomes) = self.outcomes(&input.values(Shown::All), &mut budget)? else {
-            return alone(error(OUT_OF_BUDGET.to_owned(), failure));
+        let values = input.values(Shown::All);
+        let outcomes = self.outcomes(&values, &mut budget, &mut verdict.costs)?;
+        let Some(outcomes) = outcomes else {
+            verdict.cost += POLICY_COST_MAX - budget.left();
+            return Ok(verdict.ended(error(OUT_OF_BUDGET.to_owned(), failure)));
         };
         // Without the authorizer: expressions of these places cannot name it, or find no value.
         let values = input.values(Shown::WithoutAuthorizer);
         let messages = self.messages(&values, &outcomes, &mut budget)?;
-        let said = self.said(outcomes, messages, failure);
-        match self.annotations(&values, failure)? {
-            Some(annotations) => Ok(Verdict { said, annotations }),
-            None => alone(error(OUT_OF_BUDGET.to_owned(), failure)),
+        verdict.cost += POLICY_COST_MAX - budget.left();
+        verdict.said = self.said(outcomes, messages, failure);
+        let mut budget = Budget::of(POLICY_COST_MAX);
+        let annotations = self.annotations(&values, failure, &mut budget)?;
+        verdict.cost += POLICY_COST_MAX - budget.left();
+        match annotations {
+            Some(annotations) => Ok(Verdict { annotations, ..verdict }),
+            None => Ok(verdict.ended(error(OUT_OF_BUDGET.to_owned(), failure))),
         }
     }
 
@@ -131,11 +147,15 @@ impl ValidatingPrograms {
         &self,
         values: &Values<'_>,
         budget: &mut Budget,
+        costs: &mut Vec<u64>,
     ) -> Result<Option<Vec<Result<bool, String>>>, Box<Question>> {
         let mut group = Group::new(values, &self.variables);
         let mut outcomes = Vec::with_capacity(self.validations.len());
         for validation in &self.validations {
-            match validation.compiled.evaluate(&mut group, budget) {
+            let before = budget.left();
+            let outcome = validation.compiled.evaluate(&mut group, budget);
+            costs.push(before - budget.left());
+            match outcome {
                 Ok(outcome) => outcomes.push(outcome.map(|value| value.as_bool() == Some(true))),
                 Err(End::Budget) => return Ok(None),
                 Err(End::Undecided(question)) => return Err(question),
@@ -193,14 +213,15 @@ impl ValidatingPrograms {
         &self,
         values: &Values<'_>,
         failure: FailurePolicy,
+        budget: &mut Budget,
     ) -> Result<Option<Vec<Annotation>>, Box<Question>> {
         if self.annotations.is_empty() {
             return Ok(Some(Vec::new()));
         }
-        let (mut group, mut budget) = (Group::new(values, &self.variables), Budget::of(POLICY_COST_MAX));
+        let mut group = Group::new(values, &self.variables);
         let mut annotations = Vec::new();
         for annotated in &self.annotations {
-            let value = match annotated.compiled.evaluate(&mut group, &mut budget) {
+            let value = match annotated.compiled.evaluate(&mut group, budget) {
                 Ok(value) => value,
                 Err(End::Budget) => return Ok(None),
                 Err(End::Undecided(question)) => return Err(question),
@@ -215,6 +236,13 @@ impl ValidatingPrograms {
             }
         }
         Ok(Some(annotations))
+    }
+}
+
+impl Verdict {
+    /// The verdict of an evaluation that ended early with `said`.
+    fn ended(self, said: Said) -> Verdict {
+        Verdict { said: vec![said], annotations: Vec::new(), ..self }
     }
 }
 

@@ -8,9 +8,8 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use orch_expression::schema::Declared;
-use orch_expression::{Budget, EvaluationError, Limits, Program, Val};
+use orch_expression::{Budget, EvaluationError, Limits, Program, Val, charge_request};
 use orch_proto::Brand;
-use orch_schema::budget::count_steps;
 use orch_schema::value::{Map, SmolStr, Value};
 
 use super::{Children, Compiled, Node, OldUse, Reason, Rule, SchemaRules};
@@ -21,8 +20,6 @@ use crate::validate::{FieldError, FieldErrorKind, FieldErrors, Path};
 pub const RULES_COST_MAX: u64 = 10_000_000;
 /// Bytes of a message that an expression makes; a longer one is not used. The reference's.
 const MESSAGE_BYTES_MAX: usize = 5120;
-/// Steps of a request's budget for each step of an evaluation.
-const REQUEST_STEPS_PER_STEP: u64 = 3;
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 const MESSAGE_OUT_OF_BUDGET: &str = "messageExpression evaluation failed due to running out of cost budget, no further \
@@ -275,7 +272,7 @@ impl<'b> Walk<'b> {
         let before = self.budget.steps();
         let value = program.evaluate(variables, Limits::CALL, self.budget);
         let steps = self.budget.steps() - before;
-        self.has_ended |= !count_steps(steps.saturating_mul(REQUEST_STEPS_PER_STEP));
+        self.has_ended |= !charge_request(steps);
         value
     }
 

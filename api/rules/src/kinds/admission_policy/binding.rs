@@ -17,15 +17,16 @@ use crate::validate::{Distinct, FieldError, FieldErrors, Path};
 const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
 const NOT_FOUND_ACTIONS: [&str; 2] = ["Allow", "Deny"];
 
-/// The rules of bindings of validating policies.
-#[derive(Debug)]
-pub struct ValidatingAdmissionPolicyBinding;
+/// The rules of bindings, by the policies that they bind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyBinding {
+    /// Of validating policies, with actions.
+    Validating,
+    /// Of mutating policies, whose operations have an object to change.
+    Mutating,
+}
 
-/// The rules of bindings of mutating policies.
-#[derive(Debug)]
-pub struct MutatingAdmissionPolicyBinding;
-
-impl Strategy for ValidatingAdmissionPolicyBinding {
+impl Strategy for PolicyBinding {
     fn default(&self, _context: &Context<'_>, new: &mut Value) {
         default_binding(new);
     }
@@ -40,13 +41,13 @@ impl Strategy for ValidatingAdmissionPolicyBinding {
 
     fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_create(context, new);
-        errors.extend(validate_validating(new));
+        errors.extend(self.validate(new));
         errors
     }
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
-        errors.extend(validate_validating(new));
+        errors.extend(self.validate(new));
         errors
     }
 
@@ -55,33 +56,17 @@ impl Strategy for ValidatingAdmissionPolicyBinding {
     }
 }
 
-impl Strategy for MutatingAdmissionPolicyBinding {
-    fn default(&self, _context: &Context<'_>, new: &mut Value) {
-        default_binding(new);
-    }
-
-    fn prepare_for_create(&self, _context: &Context<'_>, new: &mut Value) {
-        object_meta::start_generation(new);
-    }
-
-    fn prepare_for_update(&self, _context: &Context<'_>, old: &Value, new: &mut Value) {
-        object_meta::raise_generation(old, new, &["spec"]);
-    }
-
-    fn validate_create(&self, context: &Context<'_>, new: &Value) -> FieldErrors {
-        let mut errors = object_meta::on_create(context, new);
-        errors.extend(validate_spec(new.at("spec"), &MUTABLE_OPERATIONS, &Path::new("spec")));
-        errors
-    }
-
-    fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
-        let mut errors = object_meta::on_update(context, old, new);
-        errors.extend(validate_spec(new.at("spec"), &MUTABLE_OPERATIONS, &Path::new("spec")));
-        errors
-    }
-
-    fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
-        Some(binding_row(object, now))
+impl PolicyBinding {
+    fn validate(self, new: &Value) -> FieldErrors {
+        let (spec, path) = (new.at("spec"), Path::new("spec"));
+        match self {
+            PolicyBinding::Mutating => validate_spec(spec, &MUTABLE_OPERATIONS, &path),
+            PolicyBinding::Validating => {
+                let mut errors = validate_spec(spec, &OPERATIONS, &path);
+                errors.extend(validate_actions(spec, &path.child("validationActions")));
+                errors
+            }
+        }
     }
 }
 
@@ -89,13 +74,6 @@ fn default_binding(new: &mut Value) {
     if let Some(spec) = existing_mut(new, "spec") {
         default_match(spec, "matchResources");
     }
-}
-
-fn validate_validating(new: &Value) -> FieldErrors {
-    let (spec, path) = (new.at("spec"), Path::new("spec"));
-    let mut errors = validate_spec(spec, &OPERATIONS, &path);
-    errors.extend(validate_actions(spec, &path.child("validationActions")));
-    errors
 }
 
 fn validate_spec(spec: &Value, operations: &[&str], path: &Path) -> FieldErrors {

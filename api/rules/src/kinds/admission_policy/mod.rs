@@ -17,7 +17,7 @@ use orch_expression::schema::escape;
 use orch_schema::budget::Numbered;
 use orch_schema::value::Value;
 
-pub use self::binding::{MutatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBinding};
+pub use self::binding::PolicyBinding;
 pub use self::mutating::MutatingAdmissionPolicy;
 pub use self::validating::ValidatingAdmissionPolicy;
 use crate::kinds::admission_rule::{Compiling, validate_failure_policy};

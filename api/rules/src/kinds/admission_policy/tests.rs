@@ -49,11 +49,11 @@ fn defaults_are_those_of_the_reference() {
         })
     );
     let bound = defaulted(
-        &ValidatingAdmissionPolicyBinding,
+        &PolicyBinding::Validating,
         json!({"spec": {"policyName": "p", "matchResources": {"objectSelector": {"matchLabels": {"a": "b"}}}}}),
     );
     assert_eq!(bound["spec"]["matchResources"]["matchPolicy"], "Equivalent");
-    assert_eq!(defaulted(&ValidatingAdmissionPolicyBinding, json!({"spec": {}}))["spec"], json!({}));
+    assert_eq!(defaulted(&PolicyBinding::Validating, json!({"spec": {}}))["spec"], json!({}));
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn rules_over_resources_are_checked_as_those_of_webhooks() {
 #[test]
 fn bindings_name_a_policy_and_what_follows() {
     let check = |spec: Value, expected: &[&str]| {
-        check_create(&ValidatingAdmissionPolicyBinding, json!({"spec": spec}), expected);
+        check_create(&PolicyBinding::Validating, json!({"spec": spec}), expected);
     };
     check(json!({"policyName": "p", "validationActions": ["Deny", "Audit"]}), &[]);
     check(
@@ -279,7 +279,7 @@ fn bindings_name_a_policy_and_what_follows() {
         ],
     );
     check_create(
-        &MutatingAdmissionPolicyBinding,
+        &PolicyBinding::Mutating,
         json!({"spec": {"policyName": "p", "matchResources": {"resourceRules": rules(&["pods"], &["DELETE"])}}}),
         &[
             "spec.matchResources.resourceRules.operations: Unsupported value: \"DELETE\": supported values: \"*\", \
@@ -384,7 +384,7 @@ fn rows_name_parameters() {
         (json!({"selector": {"matchLabels": {"a": "b"}}}), "a=b"),
     ] {
         let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": reference}});
-        let row = MutatingAdmissionPolicyBinding.table_row(&binding, now).unwrap();
+        let row = PolicyBinding::Mutating.table_row(&binding, now).unwrap();
         assert_eq!(row[1..3], [json!("p"), json!(cell)]);
     }
 }
@@ -402,6 +402,6 @@ fn many_expressions_are_refused_before_they_take_long() {
 fn hostile_objects_are_looked_at_without_harm() {
     check_hostile(&ValidatingAdmissionPolicy);
     check_hostile(&MutatingAdmissionPolicy);
-    check_hostile(&ValidatingAdmissionPolicyBinding);
-    check_hostile(&MutatingAdmissionPolicyBinding);
+    check_hostile(&PolicyBinding::Validating);
+    check_hostile(&PolicyBinding::Mutating);
 }

@@ -39,7 +39,12 @@ pub struct DefinedKind {
     columns: Columns,
     deprecation: Option<String>,
     constraints: Option<MakeConstraints>,
+    /// Called with the evaluation of the rules in expressions, which it carries out and may measure.
+    around: Around,
 }
+
+/// Carries out some work, which it may measure.
+pub type Around = fn(&mut dyn FnMut());
 
 /// Gives the rules of a kind's schema, which it makes when they are first needed.
 #[derive(Clone)]
@@ -63,7 +68,14 @@ impl DefinedKind {
             columns: Columns::of(&definition.columns),
             deprecation,
             constraints: None,
+            around: |work| work(),
         }
+    }
+
+    /// The strategy whose rules in expressions are evaluated within `around`.
+    #[must_use]
+    pub fn evaluated_within(self, around: Around) -> DefinedKind {
+        DefinedKind { around, ..self }
     }
 
     /// The strategy with the rules of the kind's schema. `make` is called for each write: it makes the rules once, when they are
@@ -81,8 +93,21 @@ impl DefinedKind {
         let mut errors = constraints.validate(new, old);
         errors.extend(scale());
         errors.extend(constraints.validate_rest(new, old));
-        constraints.validate_expressions(new, old, &mut errors);
+        self.validate_expressions(&constraints, new, old, &mut errors);
         errors
+    }
+
+    /// See [`Constraints::validate_expressions`].
+    fn validate_expressions(
+        &self,
+        constraints: &Constraints,
+        new: &Value,
+        old: Option<&Value>,
+        errors: &mut FieldErrors,
+    ) {
+        if constraints.has_expressions() {
+            (self.around)(&mut || constraints.validate_expressions(new, old, errors));
+        }
     }
 
     /// The errors of a write of the status. Rules in expressions are those of the whole object.
@@ -94,7 +119,7 @@ impl DefinedKind {
         let mut errors = constraints.validate_status(new, old);
         errors.extend(scale());
         errors.extend(constraints.validate_status_rest(new, old));
-        constraints.validate_expressions(new, Some(old), &mut errors);
+        self.validate_expressions(&constraints, new, Some(old), &mut errors);
         errors
     }
 }

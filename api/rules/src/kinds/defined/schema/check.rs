@@ -51,6 +51,11 @@ impl Constraints {
         self.unique(new, Some(old))
     }
 
+    /// Whether there are rules in expressions.
+    pub fn has_expressions(&self) -> bool {
+        !self.expressions.is_empty()
+    }
+
     /// Adds the errors and warnings of the rules in expressions to `errors`, those of a whole object that were found before; or the
     /// error that they were not checked, where `errors` has one that hinders them.
     pub fn validate_expressions(&self, new: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
