@@ -304,11 +304,12 @@ fn bind<'v>(run: &mut Run<'v>, one: &'v Bind) -> Outcome<'v> {
     result
 }
 
-/// `@result + [item]`: costs a name, a list of one, and a sum.
+/// `@result + [item]`: costs a name, a list of one, and a sum. A list of a literal is a literal, which costs nothing.
 #[inline(never)]
 fn append<'v>(run: &mut Run<'v>, one: &'v Append) -> Outcome<'v> {
     let item = evaluate(run, &one.item)?;
-    run.charge(2 + cost::LIST)?;
+    let list = if matches!(one.item, Node::Constant(_)) { 0 } else { cost::LIST };
+    run.charge(2 + list)?;
     run.make_values(2)?;
     match std::mem::replace(&mut run.slots[one.accumulator], Ok(Val::Null))? {
         Val::List(list) => {
