@@ -132,7 +132,7 @@ impl Webhook {
         self.client.get_or_init(config).as_ref().map_err(String::as_str)
     }
 
-    /// What the configuration lets pass beside it.
+    /// Writes that the configuration lets pass although the webhook is dead.
     pub(super) fn lockout(&self, brand: &Brand) -> &Lockout {
         self.lockout.get_or_init(|| Lockout::of(&self.annotations, brand))
     }
