@@ -8,6 +8,7 @@
 //!
 //! Invariant: groups and versions that are built in are never another server's: whoever may write an APIService must not read
 //! other users' secrets thereby.
+//! Invariant: a path reaches another server as it was authorized ([`passed_path`]).
 //! Invariant: headers of identity are this server's own, and no credential of a client is passed on.
 //!
 //! Decision 0051; the reference's rules in facts/extension.md 6.
@@ -15,6 +16,7 @@
 pub(crate) mod described;
 mod discovery;
 pub(crate) mod identity;
+mod passed_path;
 mod remote;
 #[cfg(test)]
 mod tests;
@@ -30,6 +32,7 @@ use parking_lot::Mutex;
 
 use self::described::Descriptions;
 pub(crate) use self::discovery::Merged;
+pub(crate) use self::passed_path::passed_path;
 pub use self::remote::ServerTrust;
 pub(crate) use self::remote::{API_SERVICES, Remote, Remotes};
 use crate::admission::View;

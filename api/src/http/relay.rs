@@ -15,7 +15,6 @@ use futures::future::{Either, select};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, LOCATION, UPGRADE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Request, Response};
 use orch_raft::Store;
-use percent_encoding::percent_decode_str;
 
 use super::Api;
 use super::body::Upload;
@@ -25,13 +24,13 @@ use super::respond::{self, Lasting};
 use super::stages::{Arrived, Authorized, Elsewhere};
 use crate::admission::View;
 use crate::aggregation::identity::name_user;
-use crate::aggregation::{Remote, Server, group_and_version};
+use crate::aggregation::{Remote, Server, group_and_version, passed_path};
 use crate::connect::headers::{asks_for_upgrade, of_request, strip_answer};
 use crate::connect::path;
 use crate::error::ApiError;
 use crate::flow::hold_for_a_while;
 use crate::follow::Applied;
-use crate::request::{SEGMENTS_MAX, Verb};
+use crate::request::Verb;
 
 /// Bytes that a passed-on request holds in buffers, half of them in each direction: what its user is charged for.
 const STREAM_BYTES: usize = 64 << 10;
@@ -59,22 +58,23 @@ impl<S: Store> Api<S> {
     /// Passes a request on, and returns what the client gets.
     ///
     /// # Errors
-    /// `TooManyRequests`, `BadRequest`: a path or time-out that is not passed on. The failures of the other server are answers.
+    /// `TooManyRequests`, `BadRequest`, `NoPage`: a path or time-out that is not passed on. The failures of the other server are answers.
     pub(super) async fn relay(
         &self,
         authorized: &Authorized<'_, Elsewhere>,
         upload: &mut Upload,
     ) -> Result<Response<Body>, ApiError> {
         let (arrived, Elsewhere { remote, verb }) = (authorized.arrived(), authorized.destination());
-        check_path(&arrived.path)?;
+        let at = passed_path(&arrived.path)?;
         let limit = match verb {
             Some(Verb::Watch) => WATCH_START_MAX,
             verb => deadline(verb.unwrap_or(Verb::Get), &arrived.query)?,
         };
+        let deadline = arrived.deadline_after(limit);
         self.pipeline.store.may_serve()?;
         let lasting = Lasting::default();
         lasting.keep(self.ledger.take(&Payer::of(authorized.user(), &arrived.exchange), STREAM_BYTES)?);
-        let seat = self.seat_elsewhere(authorized, limit).await?;
+        let seat = self.seat_elsewhere(authorized, deadline.left(&self.pipeline.store)).await?;
         // What waits for another server keeps no seat from others.
         let seat = hold_for_a_while(seat, &self.pipeline.store);
         let Some((server, relay)) = self.server_of(remote).zip(self.pipeline.aggregation.relay()) else {
@@ -85,11 +85,12 @@ impl<S: Store> Api<S> {
             // A watch gives it back with the head of its answer.
             lasting.keep(seat);
         }
-        let request = match self.passed(authorized, &server, upload, is_upgrade.then_some(&lasting)) {
+        let request = match self.passed(authorized, (&server, at), upload, is_upgrade.then_some(&lasting)) {
             Ok(request) => request,
             Err(reason) => return Ok(unreachable(&reason)),
         };
-        let (answering, late) = (relay.relay(server, request), self.pipeline.store.sleep(limit));
+        let store = &self.pipeline.store;
+        let (answering, late) = (relay.relay(server, request), store.sleep(deadline.left(store)));
         let answer = match select(answering, std::pin::pin!(late)).await {
             Either::Left((Ok(answer), _)) => answer,
             Either::Left((Err(error), _)) => return Ok(unreachable(&error.to_string())),
@@ -108,11 +109,11 @@ impl<S: Store> Api<S> {
         self.pipeline.aggregation.locate(remote, &view, brand, chance).ok()
     }
 
-    /// The client's request as `server` gets it; `upgrade`: what is kept while the connection lasts that leaves HTTP.
+    /// The client's request as `server` gets it at the path `at`; `upgrade`: what is kept while the connection lasts that leaves HTTP.
     fn passed(
         &self,
         authorized: &Authorized<'_, Elsewhere>,
-        server: &Server,
+        (server, at): (&Server, String),
         upload: &mut Upload,
         upgrade: Option<&Lasting>,
     ) -> Result<Request<Body>, String> {
@@ -123,10 +124,9 @@ impl<S: Store> Api<S> {
         let mut headers = of_request(&headers, &server.authority(), client, None);
         name_user(&mut headers, authorized.user()).map_err(|error| error.to_string())?;
         respond::put(&mut headers, AUDIT_ID, arrived.exchange.id().as_ref());
-        let query =
-            path::query(arrived.query.pairs().map(|(name, value)| (name, value.to_owned())).collect());
-        let target =
-            if query.is_empty() { arrived.path.clone() } else { format!("{}?{query}", arrived.path) };
+        let pairs = arrived.query.pairs().map(|(name, value)| (name, value.to_owned()));
+        let query = path::query(pairs.collect());
+        let target = if query.is_empty() { at } else { format!("{at}?{query}") };
         let mut request = Request::new(match upgrade {
             Some(_) => Body::empty(),
             None => upload.take(),
@@ -141,25 +141,6 @@ impl<S: Store> Api<S> {
         }
         Ok(request)
     }
-}
-
-/// Checks that `path` names what was authorized, however a server reads it.
-fn check_path(path: &str) -> Result<(), ApiError> {
-    let decoded = percent_decode_str(path).decode_utf8();
-    let decoded =
-        decoded.map_err(|_| ApiError::BadRequest("the path holds escapes that are not UTF-8".to_owned()))?;
-    let refused = |segment: &str| matches!(segment, "." | "..") || segment.contains('\\');
-    if decoded.split('/').any(refused) {
-        return Err(ApiError::BadRequest("the path is not passed on: it has segments of dots".to_owned()));
-    }
-    // A path that does not parse is authorized as none of a resource, and other servers may read one in it.
-    let inner = decoded.strip_prefix('/').unwrap_or(&decoded);
-    let inner = inner.strip_suffix('/').unwrap_or(inner);
-    if inner.split('/').any(str::is_empty) || inner.split('/').nth(SEGMENTS_MAX).is_some() {
-        let reason = "the path is not passed on: it has empty segments, or too many";
-        return Err(ApiError::BadRequest(reason.to_owned()));
-    }
-    Ok(())
 }
 
 /// The answer of a server as the client gets it.

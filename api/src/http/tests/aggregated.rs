@@ -6,10 +6,12 @@ use futures::future::{BoxFuture, ready};
 use http::{Method, Request, Response};
 use parking_lot::Mutex;
 
+use super::audits::{MemorySink, auditor};
 use super::*;
 use crate::aggregation::described::Description;
 use crate::aggregation::{Aggregation, Relay, Server as Target, ServerTrust};
 use crate::connect::BackendError;
+use crate::flow::Options;
 use crate::webhook::Routing;
 
 const API_SERVICES: &str = "/apis/apiregistration.orch.io/v1/apiservices";
@@ -66,13 +68,21 @@ impl Relay for Scripted {
 
 /// A server whose group `a.example.com` is answered by `scripted`, once it is `available`.
 async fn server(scripted: Scripted, available: &str) -> (Server, Arc<Scripted>, Aggregation) {
+    server_with((scripted, available), |api, _| api).await
+}
+
+/// The same, of an API that `change` changes.
+async fn server_with(
+    (scripted, available): (Scripted, &str),
+    change: impl FnOnce(Api<MemoryStore>, &Server) -> Api<MemoryStore>,
+) -> (Server, Arc<Scripted>, Aggregation) {
     let (server, scripted) = (Server::new().await, Arc::new(scripted));
     let mut pipeline = pipeline(server.store.clone(), server.clock.clone(), Features::default());
     let aggregation =
         Aggregation::none(Builder::BlockingThread).through(scripted.clone(), Routing::ClusterAddress);
     pipeline.aggregation = aggregation.clone();
-    let router = Api::new(Arc::new(pipeline), server.stopping.clone()).router();
-    let server = Server { router, ..server };
+    let api = change(Api::new(Arc::new(pipeline), server.stopping.clone()), &server);
+    let server = Server { router: api.router(), ..server };
     let spec = json!({"type": "ExternalName", "externalName": "things.example.com"});
     server.create("/api/v1/namespaces/ns/services", json!({"metadata": {"name": "s"}, "spec": spec})).await;
     register(&server, "v1.a.example.com", "a.example.com", available).await;
@@ -137,6 +147,96 @@ async fn nobody_without_the_right_reaches_the_server() {
         assert_eq!(server.get(&path).await.code, StatusCode::BAD_REQUEST, "{path}");
     }
     assert_eq!(scripted.seen.lock().len(), 0);
+}
+
+/// Gives the user `zoe` the right to documents below `/apis`, as authenticated users have it, and to read single things.
+async fn let_zoe_get_things(server: &Server) {
+    let rules = json!([
+        {"verbs": ["get"], "nonResourceURLs": ["/apis", "/apis/*", "/openapi", "/openapi/*"]},
+        {"verbs": ["get"], "apiGroups": ["a.example.com"], "resources": ["things"]},
+    ]);
+    let (rbac, group) = ("/apis/rbac.authorization.orch.io/v1", "rbac.authorization.orch.io");
+    server.create(&format!("{rbac}/clusterroles"), json!({"metadata": {"name": "r"}, "rules": rules})).await;
+    let binding = json!({
+        "metadata": {"name": "b"},
+        "subjects": [{"kind": "User", "apiGroup": group, "name": "zoe"}],
+        "roleRef": {"kind": "ClusterRole", "apiGroup": group, "name": "r"},
+    });
+    server.create(&format!("{rbac}/clusterrolebindings"), binding).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_to_documents_reads_no_resource_by_a_path_that_is_none() {
+    let (server, scripted, _) = server(Scripted::default(), "True").await;
+    let_zoe_get_things(&server).await;
+    let get = async |path: &str| {
+        server.send(Method::GET, path, &[("impersonate-user", "zoe")], Body::empty()).await.code.as_u16()
+    };
+    let deep = format!("{THINGS}/x/y{}", "/a".repeat(27));
+    for (path, code) in [
+        ("/apis/a.example.com/v1//things", 400),
+        ("/apis/a.example.com/v1/%2fthings", 400),
+        ("/apis/a.example.com/v1/things//", 400),
+        ("/apis/a.example.com/v1//", 400),
+        (deep.as_str(), 400),
+        ("/apis/a.example.com/v1/things/%252e%252e", 400),
+        ("/apis/a.example.com/v1/things/..;/x", 403),
+        ("/apis/a.example.com/v1/things/..;", 400),
+        ("/apis//a.example.com/v1/things", 404),
+        ("/apis/a.example.com//v1/things", 404),
+        ("//apis/a.example.com/v1/things", 403),
+        ("/apis//x", 404),
+        ("/apis/a.example.com/v1%2fthings", 403),
+        ("/apis/a.example.com/v1/watch", 404),
+        ("/openapi/v3/apis/a.example.com/v1/things", 404),
+        (THINGS, 403),
+    ] {
+        assert_eq!(get(path).await, code, "{path}");
+    }
+    assert_eq!(scripted.seen.lock().len(), 0);
+    for path in ["/apis/a.example.com/v1", "/apis/a.example.com/v1/", "/openapi/v3/apis/a.example.com/v1"] {
+        assert_eq!(get(path).await, 200, "{path}");
+        let seen = scripted.seen.lock().pop().unwrap();
+        assert!(seen.starts_with(&format!("GET {path} ")), "{seen}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn authorization_audit_and_flow_control_see_what_the_server_is_asked() {
+    let sink = Arc::new(MemorySink::default());
+    let options = Options { is_fair: true, reads_max: 9, writes_max: 9 };
+    let (server, scripted, _) = server_with((Scripted::default(), "True"), |api, server| {
+        let auditor = auditor("rules: [{level: Metadata}]", &sink, server.clock.clone());
+        api.controlled(options).audited_by(Some(auditor))
+    })
+    .await;
+    let_zoe_get_things(&server).await;
+    let rule = json!({
+        "subjects": [{"kind": "User", "user": {"name": "zoe"}}],
+        "resourceRules": [{
+            "verbs": ["get"], "apiGroups": ["a.example.com"], "resources": ["things"], "clusterScope": true,
+        }],
+    });
+    let level = json!({"name": "catch-all"});
+    let spec = json!({"priorityLevelConfiguration": level, "matchingPrecedence": 9, "rules": [rule]});
+    let schemas = "/apis/flowcontrol.apiserver.orch.io/v1/flowschemas";
+    let schema = server.create(schemas, json!({"metadata": {"name": "of-things"}, "spec": spec})).await;
+    for path in [format!("{THINGS}/x"), format!("{THINGS}%2Fx"), format!("{THINGS}/%78")] {
+        sink.events.lock().unwrap().clear();
+        let headers = [("impersonate-user", "zoe")];
+        let answered = server.send(Method::GET, &path, &headers, Body::empty()).await;
+        assert_eq!(answered.code.as_u16(), 200, "{path}: {}", answered.text);
+        let seen = scripted.seen.lock().pop().unwrap();
+        assert!(seen.starts_with(&format!("GET {THINGS}/x ")), "{seen}");
+        assert_eq!(answered.headers["x-orch-pf-flowschema-uid"], schema["metadata"]["uid"].as_str().unwrap());
+        let event: Value = serde_json::from_slice(sink.events.lock().unwrap().last().unwrap()).unwrap();
+        let about = &event["objectRef"];
+        assert_eq!(
+            (&about["apiGroup"], &about["resource"], &about["name"], &event["verb"]),
+            (&json!("a.example.com"), &json!("things"), &json!("x"), &json!("get")),
+            "{path}"
+        );
+    }
 }
 
 #[tokio::test]
