@@ -144,6 +144,7 @@ impl View<'_> {
             return Ok(Decision::default());
         }
         // once: each is looked up by hash.
+        // once: each reference of an object.
         let is_owned_elsewhere =
             ownership.references().iter().any(|reference| self.owners.server(reference).is_some());
         let questions = self.questions(object, ownership, &owners);
