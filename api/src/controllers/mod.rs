@@ -283,12 +283,17 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
             Box::pin(keep("bootstrap tokens", &token_cleaner, || token_cleaner::run(&token_cleaner))),
         ),
         Box::pin(keep_policy_types(&checker, options)),
-        match &options.announcement {
-            Some(known) => Box::pin(keep("trust", &announcer, || trust::run(&announcer, &**known))),
-            None => Box::pin(std::future::pending()),
-        },
+        Box::pin(keep_trust(&announcer, options)),
     ];
     join_all(loops).await;
+}
+
+/// Announces whom the members trust, where they are told to.
+async fn keep_trust<S: Store>(announcer: &Client<S>, options: &Options) -> Infallible {
+    match &options.announcement {
+        Some(known) => keep("trust", announcer, || trust::run(announcer, &**known)).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Gives each namespace the certificate of the cluster's root, where the server has one.

@@ -58,7 +58,7 @@ impl Request {
         let members = asked.document(shown, own).to_string();
         let mut text = Vec::with_capacity(2 * members.len());
         text.push(b',');
-        text.extend_from_slice(members[1..members.len() - 1].as_bytes());
+        text.extend_from_slice(&members.as_bytes()[1..members.len() - 1]);
         for (name, object) in [("object", object), ("oldObject", old)] {
             text.extend_from_slice(format!(",\"{name}\":").as_bytes());
             match object {
