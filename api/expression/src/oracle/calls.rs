@@ -82,7 +82,7 @@ pub(super) fn call(name: &str, is_method: bool, arguments: &[Plain]) -> Called {
         }
         (name, [Plain::Text(of), rest @ ..]) => of_text(name, is_method, of, rest),
         (name, [Plain::List(items), rest @ ..]) => of_list(name, items, rest),
-        (name, [Plain::Int(end)]) if name == "lists.range" => {
+        ("lists.range", [Plain::Int(end)]) => {
             let items: Vec<Plain> = (0..*end).map(Plain::Int).collect();
             let cost = crate::length(items.len()) + 11;
             Ok((Plain::List(items), cost))
@@ -248,15 +248,7 @@ fn of_list(name: &str, items: &[Plain], rest: &[Plain]) -> Called {
             });
             Ok((Plain::List(flat.collect()), size + 11))
         }
-        ("distinct", []) => {
-            let mut kept: Vec<Plain> = Vec::new();
-            for item in items {
-                if !kept.iter().any(|own| own.equals(item)) {
-                    kept.push(item.clone());
-                }
-            }
-            Ok((Plain::List(kept), pairs))
-        }
+        ("distinct", []) => Ok((Plain::List(kept_once(items)), pairs)),
         ("sort", []) => {
             let mut sorted = items.to_vec();
             sorted.sort_by(|one, other| one.order(other).unwrap_or(std::cmp::Ordering::Equal));
@@ -303,4 +295,15 @@ fn sliced(items: &[Plain], start: i64, end: i64) -> Called {
         _ => "negative indexes not supported".to_owned(),
     };
     Err(format!("cannot slice({start}, {end}), {reason}"))
+}
+
+/// The items without those that are equal to one before.
+fn kept_once(items: &[Plain]) -> Vec<Plain> {
+    let mut kept: Vec<Plain> = Vec::new();
+    for item in items {
+        if !kept.iter().any(|own| own.equals(item)) {
+            kept.push(item.clone());
+        }
+    }
+    kept
 }

@@ -34,7 +34,7 @@ impl Plain {
             }
             (Value::Object(map), Shape::Object(members)) => {
                 let member = |(name, shape): &(&str, Shape)| {
-                    Some((Plain::Text((*name).to_owned()), Plain::of(map.get(*name)?, shape)))
+                    Some((Plain::Text((*name).to_owned()), Plain::of(map.get(name)?, shape)))
                 };
                 Plain::Map(members.iter().filter_map(member).collect())
             }
