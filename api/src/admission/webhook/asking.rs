@@ -199,7 +199,7 @@ impl<'a> Asking<'a> {
             Ok(body) => answer::read(&body, (&webhook.name, webhook.role), (version, &uid), brand),
             Err(error) => Err(Fault::Unanswered(error.to_string())),
         };
-        self.note_health(webhook, !matches!(read, Err(Fault::Unanswered(_))));
+        self.note_health(webhook, read.as_ref().err());
         let Answer { denial, patch: text, warnings, annotations } = read.map_err(Unallowed::Failed)?;
         call.note_annotations(attributes, annotations);
         // Texts that no header can hold are left out, as in the reference.
@@ -226,8 +226,17 @@ impl<'a> Asking<'a> {
         })
     }
 
-    fn note_health(&self, webhook: &Webhook, is_answered: bool) {
-        if let Some(change) = webhook.health.note(is_answered) {
+    /// Notes the end of a call. `fault`: the reason why it has no answer.
+    fn note_health(&self, webhook: &Webhook, fault: Option<&Fault>) {
+        let outages = self.callers.webhooks.outages();
+        let change = match fault {
+            Some(Fault::Unanswered(reason)) => webhook.health.note_failure(reason, |calls| {
+                let now = self.callers.ambient.now();
+                outages.begin(webhook.outage(now, calls, reason))
+            }),
+            _ => webhook.health.note_answer(outages),
+        };
+        if let Some(change) = change {
             metrics::note_health(webhook, change);
         }
     }
