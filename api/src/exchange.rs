@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Method, Response, Uri};
@@ -55,6 +56,8 @@ pub struct Exchange {
     is_closed: AtomicBool,
     /// Kept for watches, which are asked for it again.
     credential: OnceLock<Credential>,
+    /// The moment at which the request's own time ends, on the clock of the store.
+    deadline: OnceLock<Duration>,
 }
 
 /// The head of an HTTP request.
@@ -86,8 +89,9 @@ impl Exchange {
     fn of(asked: Option<RequestHead>) -> Self {
         let (user, impersonated, ruling) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (warnings, is_closed) = (Mutex::default(), AtomicBool::new(false));
-        let (flow, credential) = (OnceLock::new(), OnceLock::new());
-        Exchange { asked, trail: None, user, impersonated, ruling, flow, warnings, is_closed, credential }
+        let (flow, credential, deadline) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let trail = None;
+        Exchange { asked, trail, user, impersonated, ruling, flow, warnings, is_closed, credential, deadline }
     }
 
     /// The same exchange, audited by `auditor` if there is one. The request is for `uri` and came from `peer`.
@@ -216,6 +220,16 @@ impl Exchange {
     /// Stores the flow schema that the request belongs to.
     pub(crate) fn set_flow(&self, entry: Arc<Entry>) {
         let _ = self.flow.set(entry);
+    }
+
+    /// The time that the request has left at `now`, on the clock of the store; zero once it is over. `None`: it has no end.
+    pub(crate) fn time_left(&self, now: Duration) -> Option<Duration> {
+        self.deadline.get().map(|deadline| deadline.saturating_sub(now))
+    }
+
+    /// Stores the moment at which the request's own time ends, on the clock of the store. It stays what it is first.
+    pub(crate) fn set_deadline(&self, moment: Duration) {
+        let _ = self.deadline.set(moment);
     }
 
     /// Adds warnings for the client, each text once. They go out with any response. As in the reference, the warnings

@@ -1,7 +1,8 @@
 //! Deadlines: a minute for each request, or `?timeout=` if that is less.
 //!
-//! Owns the deadline from the first byte of the body to the head of the response, so that a body that trickles in, or a
-//! cluster without a quorum, holds no request for ever. A watch has to start in time; its lifetime is separate. A write
+//! Owns the deadline from the arrival of the head to the head of the response, so that a body that trickles in, or a
+//! cluster without a quorum, holds no request for ever. Reading the body, waiting for a seat, work and calls of webhooks share
+//! one [`Deadline`]: none of them begins anew. A watch has to start in time; its lifetime is separate. A write
 //! whose deadline passes after it was proposed has an unknown outcome, and its response says so. Before, it has
 //! certainly changed nothing and never will, because the check that finds nothing proposed also cancels it.
 
@@ -19,6 +20,27 @@ use crate::request::{Query, TargetPath, Verb, parse_path, quote_shortened};
 
 /// Longest deadline: the reference's default.
 pub const REQUEST_MAX: Duration = Duration::from_secs(60);
+
+/// The moment at which the time of a request ends, on the clock of [`Store::elapsed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Deadline(Duration);
+
+impl Deadline {
+    /// That of a request that arrived at `arrived` and has `limit` from then on.
+    pub(super) fn after(arrived: Duration, limit: Duration) -> Deadline {
+        Deadline(arrived.saturating_add(limit))
+    }
+
+    /// The moment, on the clock of [`Store::elapsed`].
+    pub(super) fn moment(self) -> Duration {
+        self.0
+    }
+
+    /// The time that is left; zero once it is over.
+    pub(super) fn left<S: Store>(self, store: &S) -> Duration {
+        self.0.saturating_sub(store.elapsed())
+    }
+}
 
 /// Checks `timeout` before anything else of a request to any path is looked at, as the reference does. Watches, and requests
 /// that other servers answer, have no deadline.
@@ -79,7 +101,7 @@ pub(super) fn deadline(verb: Verb, query: &Query) -> Result<Duration, ApiError> 
     }
 }
 
-/// The result of `work` within `limit`.
+/// The result of `work` before `deadline`.
 ///
 /// # Errors
 /// Those of `work`. At the deadline the work of `budget` is cancelled: `OutcomeUnknown` if it has begun to write,
@@ -87,20 +109,23 @@ pub(super) fn deadline(verb: Verb, query: &Query) -> Result<Duration, ApiError> 
 /// and `DeadlineExceeded` for a read.
 pub(super) async fn run_until_deadline<S: Store, T>(
     store: &S,
-    limit: Duration,
+    deadline: Deadline,
     verb: Verb,
     budget: &Budget,
     work: impl Future<Output = Result<T, ApiError>>,
 ) -> Result<T, ApiError> {
-    let (work, ended) = (std::pin::pin!(work), std::pin::pin!(store.sleep(limit)));
-    match select(work, ended).await {
-        Either::Left((result, _)) => result,
-        Either::Right(_) if budget.cancel() => {
-            Err(ApiError::OutcomeUnknown(ApiError::DeadlineExceeded.to_string()))
+    let left = deadline.left(store);
+    // Work that is ready at once would be done in no time, and a write could begin behind its deadline.
+    if !left.is_zero() {
+        let (work, ended) = (std::pin::pin!(work), std::pin::pin!(store.sleep(left)));
+        if let Either::Left((result, _)) = select(work, ended).await {
+            return result;
         }
-        Either::Right(_) if verb.is_read() => Err(ApiError::DeadlineExceeded),
-        Either::Right(_) => Err(ApiError::NothingChanged),
     }
+    if budget.cancel() {
+        return Err(ApiError::OutcomeUnknown(ApiError::DeadlineExceeded.to_string()));
+    }
+    Err(if verb.is_read() { ApiError::DeadlineExceeded } else { ApiError::NothingChanged })
 }
 
 #[cfg(test)]

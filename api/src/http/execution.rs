@@ -32,25 +32,26 @@ fn budget_of(verb: Verb) -> Budget {
 }
 
 impl<S: Store> Api<S> {
-    /// Waits for a seat, takes the body, and runs the pipeline, all within the request's time.
+    /// Waits for a seat, takes the body, and runs the pipeline, all within the request's time from its arrival.
     pub(super) async fn execute(
         self: &Arc<Self>,
         authorized: Authorized<'_, Operation<'_>>,
         upload: &mut Upload,
     ) -> Result<Response<Body>, ApiError> {
         let (arrived, Operation { endpoint, verb, .. }) = (authorized.arrived(), *authorized.destination());
-        let (representation, limit) = (arrived.representation_of(endpoint)?, deadline(verb, &arrived.query)?);
+        let representation = arrived.representation_of(endpoint)?;
+        let deadline = arrived.deadline_after(deadline(verb, &arrived.query)?);
         let content_type = header_text(&arrived.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
         let (budget, store) = (Arc::new(budget_of(verb)), &self.pipeline.store);
-        let small = self.small_body(upload, verb, limit, &budget).await?;
+        let small = self.small_body(upload, verb, deadline, &budget).await?;
         let body_bytes = if small.is_some() { 0 } else { upload.may_hold(verb) };
-        let seated = self.seat(authorized, (limit, body_bytes)).await?;
+        let seated = self.seat(authorized, (deadline.left(store), body_bytes)).await?;
         if verb == Verb::Watch && seated.seat().is_limited() {
             // The start of a watch never waits. Of ten thousand that come at once no more than have seats are in the line of
             // tasks, so that other requests are not behind them all.
             tokio::task::yield_now().await;
         }
-        let response = run_until_deadline(store, limit, verb, &budget, async {
+        let response = run_until_deadline(store, deadline, verb, &budget, async {
             let is_own = endpoint.action == Action::Object;
             if !verb.is_read() || !is_own || !representation.is_as_stored(endpoint.resource) {
                 endpoint.resource.make_tables().await?;

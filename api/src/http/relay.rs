@@ -70,10 +70,11 @@ impl<S: Store> Api<S> {
             Some(Verb::Watch) => WATCH_START_MAX,
             verb => deadline(verb.unwrap_or(Verb::Get), &arrived.query)?,
         };
+        let deadline = arrived.deadline_after(limit);
         self.pipeline.store.may_serve()?;
         let lasting = Lasting::default();
         lasting.keep(self.ledger.take(&Payer::of(authorized.user(), &arrived.exchange), STREAM_BYTES)?);
-        let seat = self.seat_elsewhere(authorized, limit).await?;
+        let seat = self.seat_elsewhere(authorized, deadline.left(&self.pipeline.store)).await?;
         // What waits for another server keeps no seat from others.
         let seat = hold_for_a_while(seat, &self.pipeline.store);
         let Some((server, relay)) = self.server_of(remote).zip(self.pipeline.aggregation.relay()) else {
@@ -88,7 +89,8 @@ impl<S: Store> Api<S> {
             Ok(request) => request,
             Err(reason) => return Ok(unreachable(&reason)),
         };
-        let (answering, late) = (relay.relay(server, request), self.pipeline.store.sleep(limit));
+        let store = &self.pipeline.store;
+        let (answering, late) = (relay.relay(server, request), store.sleep(deadline.left(store)));
         let answer = match select(answering, std::pin::pin!(late)).await {
             Either::Left((Ok(answer), _)) => answer,
             Either::Left((Err(error), _)) => return Ok(unreachable(&error.to_string())),

@@ -13,7 +13,7 @@ use orch_raft::Store;
 use orch_schema::budget::Budget;
 
 use super::body::{Pace, Upload};
-use super::deadline::run_until_deadline;
+use super::deadline::{Deadline, run_until_deadline};
 use super::held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Payer, with_answer};
 use super::{Api, respond};
 use crate::error::ApiError;
@@ -31,12 +31,12 @@ impl<S: Store> Api<S> {
     /// by not sending it. It takes no more memory than the connection, which reads that far anyway. `None`: it is large.
     ///
     /// # Errors
-    /// Those of [`Upload::read`], and of the deadline after `limit`.
+    /// Those of [`Upload::read`], and of `deadline`.
     pub(super) async fn small_body(
         &self,
         upload: &mut Upload,
         verb: Verb,
-        limit: Duration,
+        deadline: Deadline,
         budget: &Budget,
     ) -> Result<Option<Bytes>, ApiError> {
         if upload.may_hold(verb) >= COUNTED_BYTES_MIN {
@@ -44,7 +44,7 @@ impl<S: Store> Api<S> {
         }
         let store = &self.pipeline.store;
         let read = upload.read(verb, store, Pace::Any);
-        run_until_deadline(store, limit, verb, budget, read).await.map(Some)
+        run_until_deadline(store, deadline, verb, budget, read).await.map(Some)
     }
 
     /// Reads the body of `upload` into memory that is reserved first, at the pace that the request's `seat` asks for. The

@@ -83,6 +83,20 @@ pub(crate) enum CallError {
     /// The configuration cannot be used, or no caller is there.
     #[error("{0}")]
     Unusable(String),
+    /// The time of the call is over.
+    #[error("Post \"{url}\": context deadline exceeded")]
+    Late {
+        /// The URL.
+        url: String,
+    },
+    /// No connection was tried: this server had no place for the call. It tells nothing of the webhook.
+    #[error("Post \"{url}\": {reason}")]
+    Untried {
+        /// The URL.
+        url: String,
+        /// What the call waited for.
+        reason: String,
+    },
     /// There is no answer.
     #[error("Post \"{url}\": {reason}")]
     Failed {
@@ -118,6 +132,7 @@ pub struct Webhooks(Option<Arc<Inner>>);
 struct Inner {
     caller: Arc<dyn Caller>,
     state: Box<dyn Fn() -> View + Send + Sync>,
+    elapsed: Box<dyn Fn() -> Duration + Send + Sync>,
     ambient: Arc<dyn Ambient>,
     brand: &'static Brand,
     routing: Routing,
@@ -155,8 +170,14 @@ impl Webhooks {
         brand: &'static Brand,
         routing: Routing,
     ) -> Webhooks {
-        let state = Box::new(move || View::of(&store));
-        Webhooks(Some(Arc::new(Inner { caller, state, ambient, brand, routing })))
+        let clock = store.clone();
+        let (state, elapsed) = (Box::new(move || View::of(&store)), Box::new(move || clock.elapsed()));
+        Webhooks(Some(Arc::new(Inner { caller, state, elapsed, ambient, brand, routing })))
+    }
+
+    /// The time on the clock of the store; zero where no webhook is called.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.0.as_ref().map_or(Duration::ZERO, |inner| (inner.elapsed)())
     }
 
     /// Posts `document` to the webhook of `config`, once, and returns the body of its answer of status 200.
@@ -188,8 +209,9 @@ impl Webhooks {
                 Ok(reply) if reply.status == 200 => Ok(reply.body),
                 Ok(reply) => Err(CallError::Status(reply.status)),
                 // The words by which operators know a webhook that hangs.
-                Err(EgressError::Timeout { .. }) => {
-                    Err(CallError::Failed { url: shown, reason: "context deadline exceeded".to_owned() })
+                Err(EgressError::Timeout { .. }) => Err(CallError::Late { url: shown }),
+                Err(error @ EgressError::Busy { .. }) => {
+                    Err(CallError::Untried { url: shown, reason: error.to_string() })
                 }
                 Err(EgressError::TooLarge { .. }) => {
                     Err(CallError::TooLarge { url: shown, bytes_max: answer_bytes_max })

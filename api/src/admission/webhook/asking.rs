@@ -3,17 +3,19 @@
 //! Owns whether a webhook is about the write, one call of it, and what follows from the call's end: a refusal, a failure
 //! that refuses, or one that is passed over. A webhook is called once; nothing is called again.
 //!
+//! Invariant: where the request's own time ends before that of a call, the write is refused, whatever the failure policy, and the
+//! call tells nothing of the webhook: a client chooses its own time.
+//!
 //!     rules, selectors -> conditions -> one call -> answer: allowed | refused
 //!                                                -> no answer: failure policy -> refused | goes on
-
-use std::time::Duration;
+//!                                                -> the request's time is over -> refused
 
 use orch_rules::expression::policy::{FailurePolicy, Input, Matched};
-use orch_schema::SignedDuration;
 use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use super::answer::{self, Answer, Fault};
+use super::health::Allotted;
 use super::metrics::{self, Ended, Outcome};
 use super::prepared::{SideEffects, Webhook};
 use super::review::{Request, ReviewVersion};
@@ -24,7 +26,7 @@ use crate::admission::{Attributes, Refusal, View};
 use crate::ambient::uuid_text;
 use crate::error::{ApiError, Subject};
 use crate::patch::JsonPatch;
-use crate::webhook::{ANSWER_BYTES_MAX, Bounds};
+use crate::webhook::{ANSWER_BYTES_MAX, Bounds, CallError};
 
 /// A write, and who is called about it.
 pub(super) struct Asking<'a> {
@@ -49,6 +51,8 @@ enum Unallowed {
     Failed(Fault),
     /// The write may not be sent to the webhook, whatever the failure policy is.
     Unsendable(ApiError),
+    /// The request's own time is over.
+    Late,
 }
 
 impl<'a> Asking<'a> {
@@ -159,6 +163,10 @@ impl<'a> Asking<'a> {
                 observe(Outcome::Broken, true);
                 return Err(Refusal::Final(error));
             }
+            Err(Unallowed::Late) => {
+                observe(Outcome::Uncalled, true);
+                return Err(Refusal::Final(ApiError::DeadlineExceeded));
+            }
             Err(Unallowed::Failed(fault)) => fault,
         };
         let reason = format!("failed calling webhook {}: {fault}", quoted(&webhook.name));
@@ -192,14 +200,19 @@ impl<'a> Asking<'a> {
         })?;
         let (uid, brand) = (uuid_text(self.callers.ambient.random()), attributes.brand);
         let document = request.document(version, &uid, brand);
-        let timeout = webhook.health.timeout(self.timeout(webhook));
-        let bounds = Bounds { timeout, answer_bytes_max: ANSWER_BYTES_MAX, states_timeout: true };
+        let now = self.callers.webhooks.elapsed();
+        let allotted = webhook.health.allot(webhook.timeout, attributes.exchange.time_left(now), now);
+        if allotted.timeout.is_zero() {
+            return Err(Unallowed::Late);
+        }
+        let bounds =
+            Bounds { timeout: allotted.timeout, answer_bytes_max: ANSWER_BYTES_MAX, states_timeout: true };
         let body = self.callers.webhooks.post(client, document, bounds).await;
         let read = match body {
             Ok(body) => answer::read(&body, (&webhook.name, webhook.role), (version, &uid), brand),
-            Err(error) => Err(Fault::Unanswered(error.to_string())),
+            Err(error) => return Err(self.unanswered(webhook, allotted, &error)),
         };
-        self.note_health(webhook, !matches!(read, Err(Fault::Unanswered(_))));
+        self.note_health(webhook, allotted, !matches!(read, Err(Fault::Unanswered(_))));
         let Answer { denial, patch: text, warnings, annotations } = read.map_err(Unallowed::Failed)?;
         call.note_annotations(attributes, annotations);
         // Texts that no header can hold are left out, as in the reference.
@@ -213,21 +226,27 @@ impl<'a> Asking<'a> {
         Ok(Allowed { text, patch })
     }
 
-    /// The time of one call: that of the webhook, or what is left of the request's own.
-    fn timeout(&self, webhook: &Webhook) -> Duration {
-        let attributes = self.attributes();
-        let asked =
-            attributes.query.values("timeout").next().and_then(|text| SignedDuration::parse(text).ok());
-        let asked = asked.filter(|asked| asked.is_positive());
-        asked.map_or(webhook.timeout, |asked| {
-            let passed = attributes.exchange.micros_until(self.callers.ambient.now());
-            let left = asked.duration().saturating_sub(Duration::from_micros(passed));
-            webhook.timeout.min(left)
-        })
+    /// What follows from a call with the time `allotted` that had no answer.
+    fn unanswered(&self, webhook: &Webhook, allotted: Allotted, error: &CallError) -> Unallowed {
+        let is_untried = matches!(error, CallError::Untried { .. } | CallError::Unusable(_));
+        let left = self.attributes().exchange.time_left(self.callers.webhooks.elapsed());
+        let is_cut_off = !allotted.is_whole && matches!(error, CallError::Late { .. });
+        if is_cut_off || left.is_some_and(|left| left.is_zero()) {
+            return Unallowed::Late;
+        }
+        if !is_untried {
+            self.note_health(webhook, allotted, false);
+        }
+        Unallowed::Failed(Fault::Unanswered(error.to_string()))
     }
 
-    fn note_health(&self, webhook: &Webhook, is_answered: bool) {
-        if let Some(change) = webhook.health.note(is_answered) {
+    /// Notes the end of a call. One that had less time than the webhook is to have tells of it only by an answer.
+    fn note_health(&self, webhook: &Webhook, allotted: Allotted, is_answered: bool) {
+        if !is_answered && !allotted.is_whole {
+            return;
+        }
+        let change = webhook.health.note(is_answered, self.callers.webhooks.elapsed());
+        if let Some(change) = change {
             metrics::note_health(webhook, change);
         }
     }

@@ -65,7 +65,8 @@ impl<S: Store> Api<S> {
         // Nothing is changed while the way is looked up.
         let (reading, budget) = (Verb::Get, Budget::of(u64::MAX));
         let way = self.way(passing, connector, &budget);
-        let way = run_until_deadline(&self.pipeline.store, REQUEST_MAX, reading, &budget, way).await?;
+        let deadline = arrived.deadline_after(REQUEST_MAX);
+        let way = run_until_deadline(&self.pipeline.store, deadline, reading, &budget, way).await?;
         let mut headers = arrived.headers.clone();
         self.pipeline.gate.strip_identity(None, &mut headers);
         let passage = Passage { passing, connector, headers, lasting };

@@ -4,6 +4,7 @@
 //! that the peer may not send are gone from here on. It owns, too, which definitions the request sees.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use axum::body::Body;
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version, header};
@@ -11,6 +12,7 @@ use orch_raft::{State, Store};
 use orch_rules::Action;
 
 use super::super::body::Upload;
+use super::super::deadline::Deadline;
 use super::super::headers::{accept, header_text};
 use super::super::served::Served;
 use super::super::{Api, version};
@@ -46,6 +48,8 @@ pub(in crate::http) struct Arrived {
     /// Reports the authenticated user to the listener.
     pub(in crate::http) reporter: Option<UserReporter>,
     pub(in crate::http) exchange: Arc<Exchange>,
+    /// When the head was there, on the clock of [`Store::elapsed`].
+    began: Duration,
     /// Metrics of this request; empty until its resource is known.
     measured: OnceLock<Measured>,
 }
@@ -72,6 +76,7 @@ impl<S: Store> Api<S> {
             first: self.served(),
             renewed: OnceLock::new(),
             exchange,
+            began: self.pipeline.store.elapsed(),
             measured: OnceLock::new(),
         };
         self.pipeline.gate.strip_identity(arrived.peer.as_ref(), &mut arrived.headers);
@@ -179,6 +184,13 @@ impl Arrived {
     /// in those of each other one.
     pub(super) fn may_describe_definitions(&self) -> bool {
         matches!(Declarable::of(&self.path), Some(Declarable::Document))
+    }
+
+    /// The end of the request's time of `limit`, which calls of other servers on its behalf read from the exchange.
+    pub(in crate::http) fn deadline_after(&self, limit: Duration) -> Deadline {
+        let deadline = Deadline::after(self.began, limit);
+        self.exchange.set_deadline(deadline.moment());
+        deadline
     }
 
     /// The metrics of this request, set once when its resource is known.

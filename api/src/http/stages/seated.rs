@@ -76,8 +76,9 @@ impl<S: Store> Api<S> {
     /// `RevisionTooLarge`: the client has seen a newer state than this node has, and no quorum answers.
     pub(super) async fn look_again(&self, authorized: &Authorized<'_, Undeclared>) -> Result<(), ApiError> {
         let (arrived, Undeclared(verb)) = (authorized.arrived(), *authorized.destination());
-        let limit = deadline(verb, &arrived.query)?;
-        let _seat = self.seat_of(authorized, (Some(verb), ""), (limit, 0)).await?;
+        let deadline = arrived.deadline_after(deadline(verb, &arrived.query)?);
+        let left = deadline.left(&self.pipeline.store);
+        let _seat = self.seat_of(authorized, (Some(verb), ""), (left, 0)).await?;
         let looking = async {
             let seen = arrived.query.text("resourceVersion").parse().map(Revision);
             match (self.refresh_definitions(arrived).await, seen) {
@@ -85,7 +86,7 @@ impl<S: Store> Api<S> {
                 _ => Ok(()),
             }
         };
-        run_until_deadline(&self.pipeline.store, limit, verb, &Budget::default(), looking).await
+        run_until_deadline(&self.pipeline.store, deadline, verb, &Budget::default(), looking).await
     }
 
     /// Seats for a request of this verb for objects stored as `storage`; empty where there are none.
