@@ -83,6 +83,7 @@ use orch_raft::Store;
 use tokio::sync::watch;
 
 pub use self::api_endpoints::Members;
+pub use self::api_services::registration;
 use self::client::{Client, Moment};
 pub use self::default_service::ServiceDefaults;
 use self::identity::Identity;
