@@ -88,8 +88,7 @@ async fn note<S: Store>(client: &Client<S>, member: &str, outage: &Outage, state
     match write(client, member, outage, state).await {
         Err(error) if !is_overtaken(&error) => {
             if let Some(left_out) = UNWRITTEN.pass_at(client.moment()) {
-                let configuration = &*outage.configuration;
-                tracing::warn!(%error, configuration, left_out, "the event about a webhook cannot be written");
+                tracing::warn!(%error, configuration = %outage.configuration, left_out, "an event cannot be written");
             }
         }
         _ => {}
