@@ -66,6 +66,7 @@ pub use self::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity, node_i
 use self::joining::Joining;
 pub use self::joining::founding::FoundError;
 use self::log::Log;
+pub use self::log::SyncTimes;
 use self::machine::{Applied, Machine};
 use self::membership::Changes;
 pub use self::membership::change::ChangeError;
@@ -230,6 +231,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(core.clone().leave_when_removed());
         core.spawn(core.clone().complete_changes());
         core.spawn(core.clone().give_up_vain_leads());
+        core.spawn(core.clone().give_up_leads_by_slow_disk());
         core.spawn(watch_consensus(core.clone()));
         core.spawn(core.clone().count_leaders());
         let applied = core.applied.clone();

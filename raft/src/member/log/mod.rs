@@ -10,6 +10,7 @@
 
 mod meta;
 mod meter;
+mod pace;
 mod reader;
 mod tail;
 
@@ -17,6 +18,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
@@ -27,6 +29,8 @@ use prost::Message;
 
 pub(crate) use self::meta::{LogError, read_meta};
 pub(crate) use self::meter::Meter;
+use self::pace::Pace;
+pub use self::pace::SyncTimes;
 use self::tail::Tail;
 use crate::Runtime;
 use crate::disk::{Disk, DiskError, LogRecord, MetaKey, completed};
@@ -46,8 +50,9 @@ pub(crate) trait Settle: Send + Sync + 'static {
 }
 
 /// The log of one member. Clones share it.
-pub(crate) struct Log<R, D> {
+pub(crate) struct Log<R: Runtime, D> {
     shared: Arc<Shared<D>>,
+    pace: Arc<Mutex<Pace<R::Instant>>>,
     runtime: PhantomData<fn() -> R>,
 }
 
@@ -67,9 +72,9 @@ struct Shared<D> {
     waiting_purge: Mutex<Option<LogId>>,
 }
 
-impl<R, D> Clone for Log<R, D> {
+impl<R: Runtime, D> Clone for Log<R, D> {
     fn clone(&self) -> Self {
-        Log { shared: self.shared.clone(), runtime: PhantomData }
+        Log { shared: self.shared.clone(), pace: self.pace.clone(), runtime: PhantomData }
     }
 }
 
@@ -87,7 +92,7 @@ impl<R: Runtime, D: Disk> Log<R, D> {
         let newest_membership = AtomicU64::default();
         let shared =
             Shared { disk, state, fatal, level, tail, meter, syncs, vote, newest_membership, waiting_purge };
-        Ok(Log { shared: Arc::new(shared), runtime: PhantomData })
+        Ok(Log { shared: Arc::new(shared), pace: Arc::default(), runtime: PhantomData })
     }
 
     /// The newest durable vote; `None` before the first.
@@ -117,6 +122,11 @@ impl<R: Runtime, D: Disk> Log<R, D> {
     /// The durations from the append of entries until they are durable.
     pub(crate) fn syncs(&self) -> &Durations {
         &self.shared.syncs
+    }
+
+    /// How long appends of the last `span`, of a minute at most, took until they were durable.
+    pub(crate) fn times(&self, now: R::Instant, span: Duration) -> SyncTimes {
+        self.pace.lock().times(now, span)
     }
 
     /// The first entry that the disk holds.
@@ -224,8 +234,10 @@ impl<R: Runtime, D: Disk> RaftLogStorage<Types<R>> for Log<R, D> {
         let sizes: Vec<(u64, usize)> =
             records.iter().map(|record| (record.index, record.bytes.len())).collect();
         let (fatal, syncs, began) = (self.shared.fatal.clone(), self.shared.syncs.clone(), R::Instant::now());
+        let (pace, append) = (self.pace.clone(), self.pace.lock().begin(began));
         let on_durable = Box::new(move |result| {
             syncs.observe(since::<R>(began));
+            pace.lock().end(append, R::Instant::now());
             callback.io_completed(fatal.disk(result));
         });
         self.shared.fatal.disk(self.shared.disk.append(records, on_durable))?;
