@@ -21,8 +21,8 @@ pub(super) async fn keep(handle: Handle, stop: CancellationToken) {
         // few: the members of a cluster.
         let own = status.members.iter().find(|member| member.peer.id == status.node.id);
         let Some(times) = own.and_then(|member| member.syncs) else { continue };
-        for (quantile, time) in [("0.5", times.p50), ("0.99", times.p99)] {
-            gauge!("orch_log_sync_seconds", "quantile" => quantile).set(time.as_secs_f64());
+        for (percentile, time) in [("50", times.p50), ("99", times.p99)] {
+            gauge!("orch_log_sync_seconds", "percentile" => percentile).set(time.as_secs_f64());
         }
     }
 }
