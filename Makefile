@@ -17,6 +17,7 @@ NODES ?= 1
 WORKS ?= all
 KILLS ?= 200
 SERVICES ?= 5000
+OBJECTS ?= 20000
 TAG ?=
 # The revision that `make upgrade` begins with: the last tag before this commit.
 FROM ?= $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null)
@@ -32,7 +33,7 @@ SIM = $(CARGO) $(CHECKED) test --release --test search --
 # Where the corpus of public definitions lies (cluster-tests/corpus/README.md); it is not in this repository.
 CORPUS ?=
 
-.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling sim-definitions sim-webhooks oracle power bench bench-scheduler failover upgrade attacks services microbench prices verify vectors corpus fuzz setup build release
+.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling sim-definitions sim-webhooks oracle power bench bench-scheduler failover upgrade attacks services move microbench prices verify vectors corpus fuzz setup build release
 
 run: setup ## Start a node for development with a scheduler; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -122,6 +123,10 @@ upgrade: build ## Replace the program of three members under load, and try to go
 
 attacks: build ## Attack a node and its scheduler, and print memory, CPU and a second client's waits; some with ARGS='selectors devices'
 	$(CARGO) run --quiet --release --bin attacks -- $(ARGS)
+
+# The import from one node into another, killed twice on its way (node/tests/process/moving.rs).
+move: setup ## Copy one node's objects into another by orch import, killed twice (OBJECTS=20000)
+	ORCH_MOVE_OBJECTS=$(OBJECTS) $(CARGO) test --release -p orch-node --test process -- moving:: --nocapture $(ARGS)
 
 services: setup ## Create services through three nodes at once (SERVICES=5000) and kill the leader in between
 	SERVICES=$(SERVICES) $(CARGO) $(CHECKED) test --release --package orch-cluster-tests --test processes -- services:: --nocapture

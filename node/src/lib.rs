@@ -10,6 +10,7 @@ pub mod built;
 pub mod certs;
 pub mod cli;
 pub mod connect;
+pub mod doctor;
 pub mod egress;
 pub mod encryption;
 #[cfg(test)]
@@ -18,6 +19,7 @@ pub mod kubeconfig;
 pub mod log_check;
 pub mod logging;
 pub mod metrics;
+pub mod moving;
 pub mod object_store;
 mod operator;
 pub mod policy;

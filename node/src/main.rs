@@ -10,7 +10,9 @@ use orch_node::cli::{
     CertsCommand, Cli, ClusterAct, Command, EncryptionCommand, LogFormat, ParseError, PolicyCommand,
     RotationStep, VERSION, log_format, parse_and_find_files,
 };
-use orch_node::{admin, certs, encryption, logging, metrics, policy, recovery, reset, run, snapshot};
+use orch_node::{
+    admin, certs, doctor, encryption, logging, metrics, moving, policy, recovery, reset, run, snapshot,
+};
 use orch_serving::{Causes, secrecy, stamps};
 use time::OffsetDateTime;
 
@@ -61,7 +63,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Policy(PolicyCommand::Test(arguments)) => {
             return policy::test(&arguments, &mut io::stdout());
         }
-        Command::Cluster(ClusterAct::Running(command)) => admin::run(&command, &mut io::stdout()),
+        Command::Cluster(ClusterAct::Running(command)) => return admin::run(&command, &mut io::stdout()),
         Command::Cluster(ClusterAct::Recover(arguments)) => {
             Ok(recovery::recover(&arguments, recovery::typed, &mut io::stdout())?)
         }
@@ -72,6 +74,8 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             admin::bypass_webhook(&arguments, OffsetDateTime::now_utc(), &mut io::stdout())
         }
         Command::Snapshot(command) => snapshot::run(&command, &mut io::stdout(), &mut io::stderr()),
+        Command::Import(arguments) => return moving::import(&arguments, &mut io::stdout()),
+        Command::Export(arguments) => moving::export(&arguments, &mut io::stdout()),
         Command::Encryption(EncryptionCommand::Rewrite(arguments)) => {
             let mut out = io::stdout();
             match (&arguments.data_dir, &arguments.encryption_provider_config) {
@@ -82,6 +86,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Kubeconfig(arguments) => {
             admin::make_kubeconfig(&arguments, OffsetDateTime::now_utc(), &mut io::stdout())
         }
+        Command::Doctor(arguments) => return doctor::doctor(&arguments, &mut io::stdout()),
         Command::Reset(arguments) => {
             Ok(reset::reset(&arguments, &mut io::stdin().lock(), &mut io::stdout())?)
         }

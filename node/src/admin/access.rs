@@ -83,6 +83,16 @@ impl Access {
         read(&Source::named(flag))
     }
 
+    /// Reads the configuration in `file`, with `context` in place of its current one where that is given.
+    pub(crate) fn in_context(file: &Path, context: Option<&str>) -> Result<Access, AccessError> {
+        let source = Source::named(Some(file));
+        let mut config = configuration(&source)?;
+        if let Some(context) = context {
+            config.current = Some(context.to_owned());
+        }
+        config.access().map_err(|reason| source.fault(reason))
+    }
+
     /// An access to no server, by which the authorities of another one are compared with `authorities`.
     #[cfg(test)]
     pub(crate) fn trusting(tls: Arc<ClientConfig>, authorities: &[u8]) -> Access {

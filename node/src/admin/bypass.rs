@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::access::Access;
-use super::session::{Call, OnConflict, Session};
+use super::session::{Call, MERGE_PATCH, OnConflict, Session};
 use crate::cli::BypassArgs;
 
 /// The group of the configurations, without its domain.
@@ -90,7 +90,8 @@ fn domain(groups: &Value) -> Option<String> {
 }
 
 fn call(method: Method, path: String, patch: Bytes) -> Call {
-    Call { method, path, accept: "application/json".to_owned(), patch, on_conflict: OnConflict::Repeat }
+    let on_conflict = OnConflict::Repeat;
+    Call { method, body: patch, body_type: MERGE_PATCH, on_conflict, ..Call::get(path) }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! ended by the change.
 
 use std::io::Write;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use http::Method;
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::access::Access;
+use super::health::{conditions, exit_code, with_conditions};
 use super::request::{RequestError, send};
 use super::table::table;
 use crate::cli::{AccessArgs, ClusterCommand, Output};
@@ -29,14 +31,62 @@ const SHOWN_MAX: Duration = Duration::from_secs(30);
 const FOUNDERS_MAX: Duration = Duration::from_secs(20);
 /// End of the refusal of a founding for which a founder is missing.
 const SILENT: &str = " does not answer";
+/// Moves the cursor to the beginning of an empty screen.
+const CLEAR_SCREEN: &str = "\x1b[H\x1b[2J\x1b[3J";
 /// Between two questions whether it shows.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
-/// Carries out `command` and prints the cluster's view after it.
-pub fn run(command: &ClusterCommand, out: &mut impl Write) -> anyhow::Result<()> {
+/// Carries out `command` and prints the cluster's view after it. The exit code of a status tells the health of the cluster.
+pub fn run(command: &ClusterCommand, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     let access = Access::of(access(command))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(carry_out(command, &access, out))
+    runtime.block_on(async {
+        let ClusterCommand::Status(arguments) = command else {
+            carry_out(command, &access, out).await?;
+            return Ok(ExitCode::SUCCESS);
+        };
+        match arguments.watch {
+            Some(pause) => watch(&access, (arguments.output, pause), out).await,
+            None => show(&access, arguments.output, out).await.map(ExitCode::from),
+        }
+    })
+}
+
+/// Prints the status; returns the exit code that tells the health.
+async fn show(access: &Access, output: Output, out: &mut impl Write) -> anyhow::Result<u8> {
+    let answer = send(access, Method::GET, STATUS, Value::Null).await?;
+    let found = conditions(&answer);
+    match output {
+        Output::Json => writeln!(out, "{:#}", with_conditions(answer, &found))?,
+        Output::Text => write!(out, "{}", table(&answer))?,
+    }
+    Ok(exit_code(&found))
+}
+
+/// Prints the status again and again, until it is interrupted. A cluster that does not answer is what one watches for: it is told, and asked
+/// again.
+async fn watch(
+    access: &Access,
+    (output, pause): (Output, Duration),
+    out: &mut impl Write,
+) -> anyhow::Result<ExitCode> {
+    loop {
+        let mut text = Vec::new();
+        if let Err(error) = show(access, output, &mut text).await {
+            match output {
+                Output::Json => {
+                    writeln!(text, "{:#}", json!({"health": "unknown", "error": error.to_string()}))?
+                }
+                Output::Text => writeln!(text, "NO ANSWER: {error}")?,
+            }
+        }
+        if output == Output::Text {
+            out.write_all(CLEAR_SCREEN.as_bytes())?;
+        }
+        out.write_all(&text)?;
+        out.flush()?;
+        sleep(pause).await;
+    }
 }
 
 fn access(command: &ClusterCommand) -> &AccessArgs {
@@ -64,18 +114,14 @@ pub(super) async fn carry_out(
             Ok(answer) => answer,
         },
     };
-    if let ClusterCommand::Status(arguments) = command {
-        match arguments.output {
-            Output::Json => writeln!(out, "{answer:#}")?,
-            Output::Text => write!(out, "{}", table(&answer))?,
-        }
-        return Ok(());
-    }
     if let Some(reason) = unchanged(&answer) {
         return Ok(write!(out, "{reason}\n\n{}", table(&answer))?);
     }
     writeln!(out, "{}\n", result(command, &answer))?;
     out.flush()?;
+    if let ClusterCommand::Found(_) = command {
+        wait_for_all(access).await;
+    }
     match after(command, access, answer).await {
         Ok(view) if is_shown(command, &view) => write!(out, "{}", table(&view))?,
         Ok(view) => {
@@ -107,6 +153,18 @@ async fn removed(
     match after(command, access, Value::Null).await {
         Ok(view) if is_shown(command, &view) => Ok(view),
         _ => Err(error),
+    }
+}
+
+/// Waits until every known server answers a status after the founding: each has to open its API first, and the next command should not
+/// fail meanwhile. One that does not in time is the next command's to tell.
+async fn wait_for_all(access: &Access) {
+    let deadline = Instant::now() + SHOWN_MAX;
+    for server in access.all_servers() {
+        let one = access.with_servers(vec![server]);
+        while send(&one, Method::GET, STATUS, Value::Null).await.is_err() && Instant::now() < deadline {
+            sleep(ASK_EVERY).await;
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use self::definition::Definition;
 use super::access::Access;
-use super::session::{Call, OnConflict, Reply, Session};
+use super::session::{Call, MERGE_PATCH, OnConflict, Reply, Session};
 use crate::cli::MigrateArgs;
 
 /// Objects of one page of a list: with all metadata that objects may have, they fit into an answer (`session`).
@@ -109,7 +109,7 @@ impl<'a> Migration<'a> {
         let mut pace = interval(Duration::from_secs(1) / arguments.rate);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut session = Session::new(access);
-        let groups = session.ask(&read("/apis".to_owned())).await?;
+        let groups = session.ask(&Call::get("/apis".to_owned())).await?;
         let domain = definition::domain(&groups.body).context("the server has no custom kinds")?;
         Ok(Migration { session, name: &arguments.definition, domain, pace, turn: 0 })
     }
@@ -164,7 +164,7 @@ impl<'a> Migration<'a> {
         self.turn = definition.turn;
         loop {
             let path = format!("{}?limit={PAGE}&continue={}", definition.path, escaped(&token));
-            let list = Call { accept: accept.clone(), ..read(path) };
+            let list = Call { accept: accept.clone(), ..Call::get(path) };
             let Some(Reply { status, body, .. }) = self.ask_under(definition, &list).await? else {
                 return Ok(None);
             };
@@ -204,7 +204,8 @@ impl<'a> Migration<'a> {
             method: Method::PATCH,
             path: definition.path_of(namespace, name),
             accept: self.accept("PartialObjectMetadata"),
-            patch: Bytes::from_static(b"{}"),
+            body: Bytes::from_static(b"{}"),
+            body_type: MERGE_PATCH,
             on_conflict: OnConflict::Repeat,
         };
         let Some(reply) = self.ask_under(definition, &touch).await? else { return Ok(None) };
@@ -229,8 +230,7 @@ impl<'a> Migration<'a> {
             let metadata = json!({"uid": definition.uid, "resourceVersion": definition.revision});
             let patch = json!({"metadata": metadata, "status": {"storedVersions": [definition.storage]}});
             let path = format!("{}/status", self.path());
-            let (method, patch) = (Method::PATCH, Bytes::from(patch.to_string()));
-            let trim = Call { method, patch, on_conflict: OnConflict::Tell, ..read(path) };
+            let trim = Call { body_type: MERGE_PATCH, ..Call::with_document(Method::PATCH, path, &patch) };
             match self.session.ask(&trim).await? {
                 reply if reply.status.is_success() => return Ok(true),
                 reply if reply.status == StatusCode::CONFLICT => {}
@@ -266,7 +266,7 @@ impl<'a> Migration<'a> {
 
     /// The definition as a quorum has it.
     async fn definition(&mut self) -> anyhow::Result<Definition> {
-        let reply = self.session.ask(&read(self.path())).await?;
+        let reply = self.session.ask(&Call::get(self.path())).await?;
         match reply.status {
             StatusCode::OK => Definition::of(&reply.body, self.session.turn()),
             StatusCode::NOT_FOUND => bail!(
@@ -301,13 +301,8 @@ fn count(tally: &mut Tally, touched: Touched) {
     }
 }
 
-fn read(path: String) -> Call {
-    let accept = "application/json".to_owned();
-    Call { method: Method::GET, path, accept, patch: Bytes::new(), on_conflict: OnConflict::Tell }
-}
-
 /// `text` as a value of a query.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

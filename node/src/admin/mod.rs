@@ -6,6 +6,7 @@
 mod access;
 mod bypass;
 mod command;
+mod health;
 mod kubeconfig;
 mod migrate;
 mod request;
@@ -17,10 +18,13 @@ pub use access::{Access, AccessError};
 pub use bypass::bypass_webhook;
 pub use command::run;
 pub use kubeconfig::make_kubeconfig;
+pub(crate) use migrate::escaped;
 pub use migrate::migrate_storage;
 pub use request::RequestError;
-pub(crate) use request::download;
+pub(crate) use request::{download, open_stream};
 pub use rewrite::rewrite_running;
+pub(crate) use session::{Call, Reply, Session};
+pub(crate) use table::bytes;
 
 #[cfg(test)]
 mod tests;

@@ -171,6 +171,21 @@ pub(crate) async fn download(
     }
 }
 
+/// Asks `server` for the stream at `path` and returns its response, whose body is still to be read.
+///
+/// # Errors
+/// It cannot be reached, or does not answer in time.
+pub(crate) async fn open_stream(
+    access: &Access,
+    server: &str,
+    path: &str,
+) -> Result<Response<Incoming>, String> {
+    let connected = tokio::time::timeout(CONNECT_MAX, connect(access, server, None)).await;
+    let stream = connected.unwrap_or_else(|_| Err("no connection in time".to_owned()))?;
+    let head = ask(access, stream, server, Method::GET, path, Bytes::new());
+    tokio::time::timeout(ANSWER_MAX, head).await.unwrap_or_else(|_| Err("no answer in time".to_owned()))
+}
+
 async fn exchange(
     access: &Access,
     stream: Stream,

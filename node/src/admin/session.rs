@@ -30,19 +30,45 @@ const BODY_BYTES_MAX: usize = 64 << 20;
 
 /// A request that may be sent again.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
-    pub(super) method: Method,
-    pub(super) path: String,
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) path: String,
     /// The type that is asked for.
-    pub(super) accept: String,
-    /// A merge patch; empty: none.
-    pub(super) patch: Bytes,
-    pub(super) on_conflict: OnConflict,
+    pub(crate) accept: String,
+    /// Empty: none.
+    pub(crate) body: Bytes,
+    /// The type of the body.
+    pub(crate) body_type: &'static str,
+    pub(crate) on_conflict: OnConflict,
+}
+
+/// The type of documents.
+pub(crate) const JSON: &str = "application/json";
+/// The type of merge patches.
+pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
+
+impl Call {
+    /// A read of `path`.
+    pub(crate) fn get(path: String) -> Call {
+        Call {
+            method: Method::GET,
+            path,
+            accept: JSON.to_owned(),
+            body: Bytes::new(),
+            body_type: JSON,
+            on_conflict: OnConflict::Tell,
+        }
+    }
+
+    /// A request with a document, of which a conflict is an answer.
+    pub(crate) fn with_document(method: Method, path: String, document: &Value) -> Call {
+        Call { method, body: document.to_string().into(), ..Call::get(path) }
+    }
 }
 
 /// What a conflict (409) means for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OnConflict {
+pub(crate) enum OnConflict {
     /// It was overtaken, and is sent again.
     Repeat,
     /// It has a condition that does not hold any more: the conflict is its answer.
@@ -51,15 +77,15 @@ pub(super) enum OnConflict {
 
 /// The answer to a request.
 #[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) status: StatusCode,
-    pub(super) body: Value,
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Value,
     retry_after: Option<Duration>,
 }
 
 impl Reply {
     /// The answer's own words about a failure.
-    pub(super) fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         self.body["message"].as_str().map_or_else(|| self.status.to_string(), str::to_owned)
     }
 
@@ -77,7 +103,7 @@ impl Reply {
 }
 
 /// A client's connection to one of the servers of an access.
-pub(super) struct Session<'a> {
+pub(crate) struct Session<'a> {
     access: &'a Access,
     /// Number of the server that is asked.
     at: usize,
@@ -86,7 +112,7 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(access: &'a Access) -> Self {
+    pub(crate) fn new(access: &'a Access) -> Self {
         Session { access, at: 0, sender: None, turns: 0 }
     }
 
@@ -96,7 +122,7 @@ impl<'a> Session<'a> {
     }
 
     /// The server that is asked, `HOST:PORT`.
-    pub(super) fn server(&self) -> &str {
+    pub(crate) fn server(&self) -> &str {
         &self.access.servers[self.at]
     }
 
@@ -104,7 +130,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// The last failure, where no attempt had an answer that a repetition would not change.
-    pub(super) async fn ask(&mut self, call: &Call) -> anyhow::Result<Reply> {
+    pub(crate) async fn ask(&mut self, call: &Call) -> anyhow::Result<Reply> {
         for _ in 0..ATTEMPTS_MAX {
             // A connection that was just made is as good as the last one.
             if let Some(reply) = self.ask_in(call, self.turns).await? {
@@ -175,13 +201,13 @@ impl<'a> Session<'a> {
     async fn exchange(&mut self, call: &Call) -> Result<Reply, String> {
         let request = Request::builder().method(call.method.clone()).uri(&call.path);
         let mut request = request.header(HOST, self.server()).header(ACCEPT, &call.accept);
-        if !call.patch.is_empty() {
-            request = request.header(CONTENT_TYPE, "application/merge-patch+json");
+        if !call.body.is_empty() {
+            request = request.header(CONTENT_TYPE, call.body_type);
         }
         if let Some(token) = &self.access.token {
             request = request.header(AUTHORIZATION, token);
         }
-        let request = request.body(Full::new(call.patch.clone())).map_err(|error| error.to_string())?;
+        let request = request.body(Full::new(call.body.clone())).map_err(|error| error.to_string())?;
         let sender = self.sender.as_mut().ok_or("no connection")?;
         sender.ready().await.map_err(|error| error.to_string())?;
         let response = sender.send_request(request).await.map_err(|error| error.to_string())?;

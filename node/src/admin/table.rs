@@ -6,10 +6,11 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::certs::remedy;
+use super::health::{conditions, lines, micros};
 
 /// Titles of the columns of the list of members.
-const TITLES: [&str; 7] = ["NAME", "ROLE", "STATE", "LAST HEARD", "LAG", "ADDRESS", "FEATURES"];
+const TITLES: [&str; 10] =
+    ["NAME", "ROLE", "STATE", "LAST HEARD", "LAG", "SYNC", "CLOCK", "DISK LEFT", "ADDRESS", "FEATURES"];
 
 /// The whole text.
 pub(super) fn table(cluster: &Value) -> String {
@@ -20,7 +21,7 @@ pub(super) fn table(cluster: &Value) -> String {
     let leader = last.filter(|_| voters.have_majority());
     let mut rows = vec![TITLES.map(str::to_owned)];
     rows.extend(members().map(|member| row(member, leader)));
-    let mut out = columns(&rows);
+    let mut out = lines(&conditions(cluster)) + &columns(&rows);
     let server = text(&cluster["name"]);
     let leader = match (leader, last) {
         (Some(leader), _) => format!("leader {leader}"),
@@ -34,19 +35,14 @@ pub(super) fn table(cluster: &Value) -> String {
         text(&cluster["feature_level"]),
         cluster["applied"]
     );
-    out.push_str(&voters.line());
-    if cluster["changing"] == true {
-        out.push_str("a change of the members is under way\n");
-    }
     out.push_str(&state_line(cluster));
-    out.push_str(&space_lines(&server, &cluster["space"]));
-    out.push_str(&agreement_lines(&server, &cluster["agreement"]));
-    out.push_str(&certificate_lines(&server, &cluster["certificates"]));
+    out.push_str(&space_line(&server, &cluster["space"]));
+    out.push_str(&certificate_line(&server, &cluster["certificates"]));
     out.push_str(&legend(&server));
     out
 }
 
-fn row(member: &Value, leader: Option<&str>) -> [String; 7] {
+fn row(member: &Value, leader: Option<&str>) -> [String; 10] {
     let name = text(&member["name"]);
     let role = if leader == Some(name.as_str()) { "leader".to_owned() } else { text(&member["role"]) };
     let is_told = member["state"].is_string();
@@ -61,15 +57,29 @@ fn row(member: &Value, leader: Option<&str>) -> [String; 7] {
         Some(entries) => format!("{entries} entries"),
         None => "unknown".to_owned(),
     };
+    let lag = match member["behind_ms"].as_u64() {
+        Some(behind @ 1..) if member["lag"] != 0 => format!("{lag}, {}", duration(behind / 1000)),
+        _ => lag,
+    };
+    let syncs = &member["syncs"];
+    let sync = match (syncs["p50_us"].as_u64(), syncs["p99_us"].as_u64()) {
+        (Some(_), Some(_)) if syncs["count"] == 0 => "none".to_owned(),
+        (Some(p50), Some(p99)) => format!("{}/{}", micros(p50), micros(p99)),
+        _ => "unknown".to_owned(),
+    };
+    let clock =
+        member["clock_skew_ms"].as_i64().map_or_else(|| "unknown".to_owned(), |ms| format!("{ms:+}ms"));
+    let room = member["room"].as_u64().map_or_else(|| "unknown".to_owned(), bytes);
     let known = |field: &str| match &member[field] {
         Value::Null => "unknown".to_owned(),
         value => text(value),
     };
-    [name, role, known("state"), heard, lag, text(&member["address"]), known("feature_level_max")]
+    let (address, level) = (text(&member["address"]), known("feature_level_max"));
+    [name, role, known("state"), heard, lag, sync, clock, room, address, level]
 }
 
 /// Rows as columns that are as wide as their widest cell.
-fn columns(rows: &[[String; 7]]) -> String {
+fn columns(rows: &[[String; 10]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let mut out = String::new();
     for row in rows {
@@ -84,7 +94,7 @@ fn columns(rows: &[[String; 7]]) -> String {
     out
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => "unknown".to_owned(),
@@ -101,7 +111,7 @@ fn age(ms: u64) -> String {
 }
 
 /// `s` seconds in the two largest units that they have.
-fn duration(s: u64) -> String {
+pub(super) fn duration(s: u64) -> String {
     let pair = |large: u64, unit: &str, small: u64, lesser: &str| match small {
         0 => format!("{large}{unit}"),
         _ => format!("{large}{unit}{small}{lesser}"),
@@ -115,7 +125,7 @@ fn duration(s: u64) -> String {
 }
 
 /// A number of bytes in the largest binary unit that it reaches, with one decimal.
-pub(super) fn bytes(count: u64) -> String {
+pub(crate) fn bytes(count: u64) -> String {
     let units = [("TiB", 1_u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     let Some((unit, size)) = units.into_iter().find(|(_, size)| count >= *size) else {
         return format!("{count} bytes");
@@ -145,19 +155,6 @@ impl Voters {
     fn have_majority(&self) -> bool {
         self.down == 0 || (self.all - self.down) * 2 > self.all
     }
-
-    /// How many are down, and whether the others are a majority; empty while all are up or unknown.
-    fn line(&self) -> String {
-        let Voters { all, down } = self;
-        if *down == 0 {
-            return String::new();
-        }
-        let verb = if *down == 1 { "is" } else { "are" };
-        match self.have_majority() {
-            true => format!("{down} of {all} voters {verb} down; the others are a majority, and serve\n"),
-            false => format!("{down} of {all} voters {verb} down: NO MAJORITY, nothing can be written\n"),
-        }
-    }
 }
 
 /// The size of the state; empty if the server does not report it.
@@ -170,8 +167,8 @@ fn state_line(cluster: &Value) -> String {
     }
 }
 
-/// Room on the server's disk, and the members whose room is short.
-fn space_lines(server: &str, space: &Value) -> String {
+/// Room on the server's disk.
+fn space_line(server: &str, space: &Value) -> String {
     let mut out = String::new();
     if let (Some(used), Some(room)) = (space["used"].as_u64(), space["room"].as_u64()) {
         let _ = writeln!(
@@ -181,63 +178,22 @@ fn space_lines(server: &str, space: &Value) -> String {
             bytes(room)
         );
     }
-    let short: Vec<&str> =
-        space["short"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    if !short.is_empty() {
-        let (short, reserve) =
-            (short.join(", "), space["reserve"].as_u64().map_or_else(|| "unknown".to_owned(), bytes));
-        let _ = writeln!(
-            out,
-            "LITTLE DISK SPACE: {short} (less than the reserve, here {reserve}): what would add to the state is refused"
-        );
-    }
     out
 }
 
-/// Divergence of the members' states and the server's quarantine; empty while the states agree.
-fn agreement_lines(server: &str, agreement: &Value) -> String {
-    let differing = agreement["differing"].as_array().into_iter().flatten();
-    let differing: Vec<&str> = differing.filter_map(Value::as_str).collect();
-    let mut out = String::new();
-    if !differing.is_empty() {
-        let what = match agreement["split"].as_bool() {
-            Some(true) => {
-                "differ, and none of their states has a majority: restore a backup, or remove who is wrong"
-            }
-            _ => "differ from the majority, and are repaired from it",
-        };
-        let _ = writeln!(out, "STATES DIFFER: {} {what}", differing.join(", "));
-    }
-    if let Some(reason) = agreement["quarantine"].as_str() {
-        let _ = writeln!(out, "{server} is quarantined and serves no clients: {reason}");
-    }
-    out
-}
-
-/// The server's certificates that have to be renewed, or else the first one to end; empty if the server does not report them.
-fn certificate_lines(server: &str, certificates: &Value) -> String {
+/// The first of the server's certificates to end; empty if the server does not report them, and where one has to be renewed, which is a
+/// condition.
+fn certificate_line(server: &str, certificates: &Value) -> String {
     let certificates = || certificates.as_array().into_iter().flatten();
-    let mut out = String::new();
-    for certificate in certificates().filter(|certificate| certificate["condition"] != "valid") {
-        let (used_as, expires) = (text(&certificate["use"]), text(&certificate["expires"]));
-        let (verb, left) = match certificate["left_s"].as_i64() {
-            Some(left_s @ ..0) => ("EXPIRED", format!("{} ago", duration(left_s.unsigned_abs()))),
-            Some(left_s) => ("EXPIRES", format!("in {}", duration(left_s.unsigned_abs()))),
-            None => ("EXPIRES", "unknown".to_owned()),
-        };
-        let remedy = remedy(&used_as);
-        let _ = writeln!(out, "CERTIFICATE {verb}: {used_as} of {server}, {expires} ({left}): {remedy}");
-    }
-    if let (true, Some(first)) = (out.is_empty(), certificates().next()) {
-        let left = first["left_s"].as_i64().unwrap_or_default();
-        let _ = writeln!(
-            out,
-            "the first certificate of {server} to expire is {}, in {}",
+    let is_due = certificates().any(|certificate| certificate["condition"] != "valid");
+    match certificates().next().filter(|_| !is_due) {
+        None => String::new(),
+        Some(first) => format!(
+            "the first certificate of {server} to expire is {}, in {}\n",
             text(&first["use"]),
-            duration(left.unsigned_abs())
-        );
+            duration(first["left_s"].as_i64().unwrap_or_default().unsigned_abs())
+        ),
     }
-    out
 }
 
 /// Meaning of the columns.
@@ -245,7 +201,10 @@ fn legend(server: &str) -> String {
     format!(
         "\nSTATE       whether the member answers {server}, the server that was asked\n\
          LAST HEARD  time since a member that answers had an answer from it\n\
-         LAG         entries of the log, committed by now, that it had not applied when it was last heard\n\
+         LAG         entries of the log, committed by now, that it had not applied when it was last heard, and for how long\n\
+         SYNC        time until its disk had written entries of the last minute: of half of them, and of 99 of 100\n\
+         CLOCK       its clock, before (+) or behind (-) that of {server}\n\
+         DISK LEFT   what its store may still take of its disk\n\
          FEATURES    highest feature level of its program; the cluster uses the lowest of all\n"
     )
 }
@@ -258,39 +217,38 @@ mod tests {
 
     #[test]
     fn a_cluster_is_a_table_with_units_and_an_explanation() {
+        let syncs = |count: u64| json!({"count": count, "p50_us": 300, "p99_us": 2000, "pending_us": 0});
         let cluster = json!({
             "name": "b", "leader": "a", "term": 3, "applied": 41, "feature_level": 1, "changing": false,
             "members": [
                 {"name": "a", "role": "voter", "address": "10.0.0.1:6444", "state": "up", "heard_ms_ago": 0, "lag": 0,
-                 "feature_level_max": 2},
+                 "feature_level_max": 2, "behind_ms": 0, "syncs": syncs(7), "clock_skew_ms": 3, "room": 3 << 20},
                 {"name": "b", "role": "voter", "address": "10.0.0.2:6444", "state": "up", "heard_ms_ago": 3, "lag": 1,
-                 "feature_level_max": 2},
+                 "feature_level_max": 2, "behind_ms": 4000, "syncs": syncs(0), "clock_skew_ms": -12},
                 {"name": "long-name", "role": "voter", "address": "h:1", "state": "down", "heard_ms_ago": 200_000,
-                 "lag": 1204, "feature_level_max": 1},
-                {"name": "d", "role": "learner", "address": "h:2", "state": "down"},
+                 "lag": 1204, "behind_ms": 182_000, "feature_level_max": 2},
             ],
             "state": {"bytes": 1_300_000, "quota": 4_u64 << 30},
             "space": {"used": 512, "room": 3 << 20, "reserve": 1 << 30, "short": ["a"]},
         });
         assert_eq!(
-            table(&cluster),
-            "NAME       ROLE     STATE  LAST HEARD  LAG           ADDRESS        FEATURES\n\
-             a          leader   up     now         none          10.0.0.1:6444  2\n\
-             b          voter    up     now         1 entry       10.0.0.2:6444  2\n\
-             long-name  voter    down   3m20s ago   1204 entries  h:1            1\n\
-             d          learner  down   never       unknown       h:2            unknown\n\
+            table(&cluster).split("\nSTATE ").next().unwrap(),
+            "NOT HEALTHY:\n\
+             !! LITTLE DISK SPACE: a (less than the reserve, here 1 GiB): what would add to the state is refused\n     \
+             -> make room on that disk, or raise --disk-quota; deletions work\n \
+             ! long-name is down, last heard 3m20s ago (peers reach it at h:1)\n     \
+             -> look at its process, its log and its network; gone for good: orch cluster remove long-name\n\
+             \n\
+             NAME       ROLE    STATE  LAST HEARD  LAG                 SYNC         CLOCK    DISK LEFT  ADDRESS        FEATURES\n\
+             a          leader  up     now         none                300us/2.0ms  +3ms     3 MiB      10.0.0.1:6444  2\n\
+             b          voter   up     now         1 entry, 4s         none         -12ms    unknown    10.0.0.2:6444  2\n\
+             long-name  voter   down   3m20s ago   1204 entries, 3m2s  unknown      unknown  unknown    h:1            2\n\
              \n\
              leader a, term 3, feature level 1; b has applied the log to entry 41\n\
-             1 of 3 voters is down; the others are a majority, and serve\n\
              objects use 1.2 MiB of 4 GiB\n\
-             the store of b takes 512 bytes of its disk and has room for 3 MiB\n\
-             LITTLE DISK SPACE: a (less than the reserve, here 1 GiB): what would add to the state is refused\n\
-             \n\
-             STATE       whether the member answers b, the server that was asked\n\
-             LAST HEARD  time since a member that answers had an answer from it\n\
-             LAG         entries of the log, committed by now, that it had not applied when it was last heard\n\
-             FEATURES    highest feature level of its program; the cluster uses the lowest of all\n"
+             the store of b takes 512 bytes of its disk and has room for 3 MiB\n"
         );
+        assert!(table(&cluster).contains("\nSYNC        time until its disk"));
     }
 
     #[test]
@@ -301,8 +259,8 @@ mod tests {
         });
         let table = table(&cluster);
         let lines: Vec<&str> = table.lines().collect();
-        assert_eq!(lines[1], "a     voter  unknown  unknown     unknown  h:1      unknown");
-        assert_eq!(lines[3], "no leader, term 3, feature level unknown; a has applied the log to entry 4");
+        assert!(lines[5].starts_with("a     voter  unknown  unknown     unknown  unknown"), "{lines:?}");
+        assert_eq!(lines[7], "no leader, term 3, feature level unknown; a has applied the log to entry 4");
     }
 
     #[test]
@@ -320,36 +278,16 @@ mod tests {
     }
 
     #[test]
-    fn voters_without_a_majority_are_told() {
-        let voter = |state: &str| json!({"state": state});
-        let line = |states: &[&str]| {
-            Voters::of(states.iter().map(|state| voter(state)).collect::<Vec<_>>().iter()).line()
-        };
-        assert_eq!(line(&["up", "up", "unknown"]), "");
+    fn the_first_certificate_to_expire_is_told_while_none_is_due() {
+        let certificate =
+            |condition: &str| json!({"use": "serving", "left_s": 8_640_000, "condition": condition});
+        let line = |certificates: &[Value]| certificate_line("a", &json!(certificates));
         assert_eq!(
-            line(&["up", "down", "down"]),
-            "2 of 3 voters are down: NO MAJORITY, nothing can be written\n"
+            line(&[certificate("valid")]),
+            "the first certificate of a to expire is serving, in 100d\n"
         );
-        assert_eq!(line(&["up", "down"]), "1 of 2 voters is down: NO MAJORITY, nothing can be written\n");
-    }
-
-    #[test]
-    fn certificates_that_have_to_be_renewed_are_told_with_the_command() {
-        let certificate = |used_as: &str, left_s: i64, condition: &str| {
-            json!({"use": used_as, "left_s": left_s,
-            "expires": "2027-01-01T00:00:00Z", "condition": condition})
-        };
-        let lines = |certificates: &[Value]| certificate_lines("a", &json!(certificates));
-        let (valid, due) =
-            (certificate("serving", 8_640_000, "valid"), certificate("authority_peer", 266_400, "due"));
-        let expired = certificate("peer", -90, "expired");
-        assert_eq!(
-            lines(&[expired, due, valid.clone()]),
-            "CERTIFICATE EXPIRED: peer of a, 2027-01-01T00:00:00Z (1m30s ago): orch certs renew\n\
-             CERTIFICATE EXPIRES: authority_peer of a, 2027-01-01T00:00:00Z (in 3d2h): orch certs rotate-ca\n"
-        );
-        assert_eq!(lines(&[valid]), "the first certificate of a to expire is serving, in 100d\n");
-        assert_eq!(certificate_lines("a", &Value::Null), "", "of an older server");
+        assert_eq!(line(&[certificate("due"), certificate("valid")]), "", "a condition says so");
+        assert_eq!(certificate_line("a", &Value::Null), "", "of an older server");
     }
 
     #[test]

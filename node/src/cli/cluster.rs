@@ -1,12 +1,14 @@
 //! The flags of `orch cluster`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use orch_raft::member::reseed::BEGINNING_MAX;
 
 use super::address::{parse_reachable_host_port, parse_server};
 use super::bypass::{self, BypassArgs};
+use super::duration::parse_duration;
 use super::migrate::{self, MigrateArgs};
 use super::node::parse_member_name;
 
@@ -113,9 +115,14 @@ const STATUS_ABOUT: &str = "Show who leads, who is there and how far each one is
         ROLE        leader, voter, or learner, which receives everything and has no vote\n  \
         STATE       up: the member answers the server that was asked. down: it does not\n  \
         LAST HEARD  time since a member that answers had an answer from it; never: not since they started\n  \
-        LAG         entries of the log, committed by now, that it had not applied when it was last heard\n  \
+        LAG         entries of the log, committed by now, that it had not applied when it was last heard, and for how long\n  \
         ADDRESS     where its peers reach it\n  \
+        SYNC        time until its disk had written entries of the last minute: of half of them, and of 99 of 100\n  \
+        CLOCK       its clock, before (+) or behind (-) that of the server that was asked\n  \
+        DISK LEFT   what its store may still take of its disk\n  \
         FEATURES    highest feature level of its program; the cluster uses the lowest of all\n\n\
+        What has to be done comes first, each with the next step. Exit codes: 0 healthy, 3 the cluster serves and something has to be done, 4 \
+        clients are refused or will be soon, 1 no server answers.\n\n\
         A server that does not answer, is not ready, or was removed from the cluster is passed over.";
 
 /// Flags of `orch cluster status`.
@@ -123,6 +130,7 @@ const STATUS_ABOUT: &str = "Show who leads, who is there and how far each one is
 #[command(after_help = "Examples:\n  \
         orch cluster status\n  \
         orch cluster status --kubeconfig certs/admin.conf\n  \
+        orch cluster status --watch\n  \
         orch cluster status --kubeconfig certs/admin.conf --server 10.0.0.2:6443 --output json")]
 pub struct StatusArgs {
     /// How to reach the cluster.
@@ -131,6 +139,9 @@ pub struct StatusArgs {
     /// How to print it
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t = Output::Text)]
     pub output: Output,
+    /// Print it again after this time, until Ctrl-C [default without a value: 2s]
+    #[arg(short, long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "2s", value_parser = parse_duration)]
+    pub watch: Option<Duration>,
 }
 
 /// Flags of `orch cluster add`.
@@ -163,6 +174,6 @@ pub struct MemberArgs {
 pub enum Output {
     /// For people.
     Text,
-    /// As the server answered: everything that the text is made of, and no explanation of it.
+    /// Everything that the text is made of, and no explanation of it.
     Json,
 }

@@ -15,6 +15,7 @@ mod certs;
 mod clients;
 mod cluster;
 mod connect;
+mod doctor;
 mod duration;
 mod encryption;
 mod file;
@@ -23,6 +24,7 @@ mod front_proxy;
 mod help;
 mod kubeconfig;
 mod migrate;
+mod moving;
 mod node;
 mod oidc;
 mod parse;
@@ -52,6 +54,7 @@ pub use cluster::{
     AccessArgs, AddArgs, ClusterAct, ClusterCommand, MemberArgs, Output, RecoverArgs, StatusArgs,
 };
 pub use connect::ConnectArgs;
+pub use doctor::DoctorArgs;
 pub(crate) use duration::parse_duration;
 pub use encryption::{EncryptionArgs, EncryptionCommand, RewriteArgs};
 pub use file::FileError;
@@ -59,6 +62,7 @@ pub use flow::FlowArgs;
 pub use front_proxy::{FrontProxyArgs, RevocationArgs};
 pub use kubeconfig::{AccountName, KubeconfigArgs};
 pub use migrate::MigrateArgs;
+pub use moving::{ExportArgs, ImportArgs};
 pub use node::{
     Anonymous, BrandName, ClusterMember, DevArgs, FeatureGates, InitialCluster, LogFormat, ServeArgs,
     SharedArgs, check_member,
@@ -131,6 +135,12 @@ pub enum Command {
     /// Save the state of a cluster, and look into saved ones
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
+    /// Copy the objects of a running server of the same API into a cluster
+    #[command(long_about = moving::IMPORT_ABOUT)]
+    Import(ImportArgs),
+    /// Write the objects of a server as manifests
+    #[command(long_about = moving::EXPORT_ABOUT)]
+    Export(ExportArgs),
     /// Encrypt stored records with the keys that new records get
     #[command(subcommand)]
     Encryption(EncryptionCommand),
@@ -140,6 +150,9 @@ pub enum Command {
     /// Make a client configuration for a further user or a service account
     #[command(long_about = kubeconfig::ABOUT)]
     Kubeconfig(KubeconfigArgs),
+    /// Check a machine and a data directory before a member starts on them
+    #[command(long_about = doctor::ABOUT)]
+    Doctor(DoctorArgs),
     /// Take a stopped member's data away
     #[command(long_about = reset::ABOUT)]
     Reset(ResetArgs),

@@ -137,6 +137,7 @@ const REQUEST_CODE: Labels =
 /// A request of which it does not count whether it is a dry run.
 const SENT: Labels = &["component", "group", "resource", "scope", "subresource", "verb", "version"];
 const REQUEST_KIND: Labels = &["request_kind"];
+const PERCENTILE: Labels = &["percentile"];
 const RESULT: Labels = &["result"];
 const LEVEL: Labels = &["priority_level"];
 const SCHEMA: Labels = &["flow_schema", "priority_level"];
@@ -257,6 +258,7 @@ catalog! {
     Gauge Alpha "orch_backup_size_bytes" TARGET "Size of this member's newest backup in the target.";
     Gauge Alpha "orch_certificate_expiration_timestamp_seconds" USE "End of the certificate's validity, since 1970; NaN once it is taken away.";
     Gauge Alpha "orch_certificate_not_before_timestamp_seconds" USE "Start of the certificate's validity, since 1970; NaN once it is taken away.";
+    Gauge Alpha "orch_log_sync_seconds" PERCENTILE "Time until entries of the last minute were on this member's disk.";
     Gauge Alpha "orch_service_account_key_file_modified_timestamp_seconds" USE "Modification of the oldest file of these keys, since 1970.";
     Counter Alpha "pod_security_evaluations_total" EVALUATED "Decisions of pod security by policy and mode.";
     Counter Alpha "pod_security_exemptions_total" EXEMPT "Requests that pod security was not to look at.";

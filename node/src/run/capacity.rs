@@ -108,7 +108,7 @@ pub(super) fn history_memory() -> u64 {
 
 /// Bytes of memory that this process may take: the machine's, or the limit of a control group that it is in. `None` where
 /// the system tells neither.
-pub(super) fn memory() -> Option<u64> {
+pub(crate) fn memory() -> Option<u64> {
     let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_memory(&text));
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limit = group_limit(&groups, |path| std::fs::read_to_string(path).ok());

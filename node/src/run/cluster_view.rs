@@ -2,7 +2,7 @@
 //!
 //! Owns its form, which the command line and operators' programs read. It asks the member nothing.
 
-use orch_raft::member::{AgreementStatus, MemberStatus, SpaceStatus, Status};
+use orch_raft::member::{AgreementStatus, MemberStatus, SpaceStatus, Status, SyncTimes};
 use orch_raft::transport::{NodeId, Peer};
 use serde::Serialize;
 use time::OffsetDateTime;
@@ -30,6 +30,8 @@ pub(super) struct ClusterView {
     state: StateView,
     space: SpaceView,
     agreement: AgreementView,
+    /// Leads that this node has given up because of a slow disk, since it started.
+    slow_disk_handovers: u64,
     /// Certificates of this node, the first to end first; empty in answers to changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     certificates: Vec<CertificateView>,
@@ -114,6 +116,35 @@ struct MemberView {
     /// Committed entries that it had not applied then, of those that this node knows to be committed; absent while unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     lag: Option<u64>,
+    /// Milliseconds for which this node has had more than that, to the two seconds of a round; absent while unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    behind_ms: Option<u64>,
+    /// How long its disk took for entries of the last minute; absent while unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    syncs: Option<SyncView>,
+    /// Milliseconds by which its clock is before this node's; absent while unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_skew_ms: Option<i64>,
+    /// Bytes that its store may still take of its disk; absent while unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    room: Option<u64>,
+}
+
+/// Times until entries were durable, in microseconds.
+#[derive(Serialize)]
+struct SyncView {
+    /// Appends.
+    count: u64,
+    p50_us: u64,
+    p99_us: u64,
+    /// For how long the oldest append that is not durable yet has been waiting.
+    pending_us: u64,
+}
+
+fn sync_view(times: SyncTimes) -> SyncView {
+    let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let SyncTimes { count, p50, p99, pending } = times;
+    SyncView { count, p50_us: micros(p50), p99_us: micros(p99), pending_us: micros(pending) }
 }
 
 /// The name of a member; its id where it is unknown.
@@ -184,6 +215,10 @@ fn member_view(member: MemberStatus, committed: u64) -> MemberView {
         heard_ms_ago: member.heard_ago.map(|ago| u64::try_from(ago.as_millis()).unwrap_or(u64::MAX)),
         applied: member.applied,
         lag: member.applied.map(|applied| committed.saturating_sub(applied)),
+        behind_ms: member.behind.map(|behind| u64::try_from(behind.as_millis()).unwrap_or(u64::MAX)),
+        syncs: member.syncs.map(sync_view),
+        clock_skew_ms: member.skew_ms,
+        room: member.room,
     }
 }
 
@@ -215,6 +250,7 @@ fn role(member: &MemberStatus) -> &'static str {
 /// The view of `status`.
 pub(super) fn view(status: Status) -> ClusterView {
     let (agreement, space) = (agreement(&status), space(&status));
+    let slow_disk_handovers = status.slow_disk_handovers;
     // Entries that a member has applied are committed, even where this node does not know it yet.
     let committed =
         status.members.iter().filter_map(|member| member.applied).fold(status.committed, u64::max);
@@ -236,6 +272,7 @@ pub(super) fn view(status: Status) -> ClusterView {
         state: StateView { bytes: status.usage.bytes(), quota: status.usage.quota() },
         space,
         agreement,
+        slow_disk_handovers,
         certificates: Vec::new(),
     }
 }
@@ -280,6 +317,10 @@ mod tests {
             answers: None,
             heard_ago: None,
             applied: None,
+            behind: None,
+            syncs: None,
+            skew_ms: None,
+            room: None,
         };
         assert_eq!(founded_before(&[]), None, "the founders wait");
         let members = [member("c", true), member("b", false)];

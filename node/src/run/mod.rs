@@ -20,6 +20,7 @@ mod cluster;
 mod cluster_view;
 mod connect;
 mod dev;
+mod disk_figures;
 mod encryption;
 mod endpoints;
 mod error;
@@ -49,6 +50,7 @@ mod welcome;
 pub use audit::{Audit, PolicyFileError};
 pub use backup::BackupPlan;
 pub(crate) use brand::brand_of_data;
+pub(crate) use capacity::memory as memory_of_machine;
 pub use clients::ClientLimits;
 #[cfg(test)]
 pub(crate) use encryption::with_kms_check;

@@ -61,6 +61,7 @@ pub use self::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity, node_i
 use self::joining::Joining;
 pub use self::joining::founding::FoundError;
 use self::log::Log;
+pub use self::log::SyncTimes;
 use self::machine::{Applied, Machine};
 use self::membership::Changes;
 pub use self::membership::change::ChangeError;

@@ -14,6 +14,7 @@ use crate::key::Revision;
 use crate::member::agreement::AgreementStatus;
 use crate::member::contact::Seen;
 use crate::member::core::Core;
+use crate::member::log::SyncTimes;
 use crate::member::space::SpaceStatus;
 use crate::state::Usage;
 use crate::transport::{Peer, Transport};
@@ -52,6 +53,14 @@ pub struct MemberStatus {
     pub heard_ago: Option<Duration>,
     /// The last index that it had applied when it was heard. `None` when unknown.
     pub applied: Option<u64>,
+    /// For how long this member has had more than that, to the two seconds of a round. `None` when unknown.
+    pub behind: Option<Duration>,
+    /// How long its appends of the last minute took until they were durable. `None` when unknown.
+    pub syncs: Option<SyncTimes>,
+    /// Milliseconds by which its wall clock is ahead of this member's. `None` when unknown.
+    pub skew_ms: Option<i64>,
+    /// Bytes that its store may still take. `None` when unknown, and on a disk without a bound.
+    pub room: Option<u64>,
 }
 
 /// The status of a member, and of its cluster as seen by that member.
@@ -87,7 +96,12 @@ pub struct Status {
     pub space: SpaceStatus,
     /// The result of comparing the members' states.
     pub agreement: AgreementStatus,
+    /// Leads that this member has given up because of a slow disk, since it started.
+    pub slow_disk_handovers: u64,
 }
+
+/// Span of the figures of appends.
+const SPAN: Duration = Duration::from_secs(60);
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     pub(crate) fn status(&self) -> Status {
@@ -109,11 +123,14 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 age: Some(Duration::ZERO),
                 applied: Some(applied),
                 supported: Some(level.supported()),
+                syncs: Some(self.log.times(now, SPAN)),
+                skew_ms: Some(0),
+                room: self.space.status(self.options.id()).room,
             },
             false => self.contacts.of(id, now),
         };
         let members = membership.nodes().map(|(id, place)| {
-            let Seen { answers, age, applied, supported } = seen(*id);
+            let Seen { answers, age, applied, supported, syncs, skew_ms, room } = seen(*id);
             MemberStatus {
                 peer: place.peer(*id),
                 voter: membership.voter_ids().any(|voter| voter == *id),
@@ -122,6 +139,10 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 answers,
                 heard_ago: age,
                 applied,
+                behind: applied.map(|applied| self.contacts.behind(now, applied)),
+                syncs,
+                skew_ms,
+                room,
             }
         });
         Status {
@@ -146,6 +167,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             usage: state.usage(),
             space: self.space.status(self.options.id()),
             agreement: self.agreement.status(),
+            slow_disk_handovers: self.changes.slow_disk_handovers(),
         }
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
+use openraft_rt::Instant;
 use orch_proto::store as wire;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
@@ -18,6 +19,7 @@ use super::comparison::{Comparison, Report, judge, report};
 use crate::Runtime;
 use crate::disk::Disk;
 use crate::key::Revision;
+use crate::member::contact::times_to_wire;
 use crate::member::core::Core;
 use crate::member::machine::{CHECKPOINTS_MAX, Checkpoint};
 use crate::member::network::control;
@@ -34,6 +36,9 @@ const SHORT_ROUND_PAUSE: Duration = Duration::from_millis(200);
 
 /// Rounds without a leader after which a quarantined member stands for election: time for many elections of the others.
 const LEADERLESS_ROUNDS: u32 = 3;
+
+/// Span of the figures of appends that are told to other members: they judge by them whether this member's disk is fast now.
+const TOLD_SPAN: Duration = Duration::from_secs(60);
 
 /// Time for one member's answer. A member that does not answer in time is left out of the round.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -141,6 +146,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             applied: self.applied.revision().0,
             feature_level_max: self.feature.level.supported(),
             contacts: self.words_for(from),
+            clock_ms: (self.options.clock)(),
+            syncs: Some(times_to_wire(&self.log.times(R::Instant::now(), TOLD_SPAN))),
+            room: self.space.status(self.options.id()).room,
         }
     }
 

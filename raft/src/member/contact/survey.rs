@@ -15,7 +15,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// Notes the answers of a round of questions to all other members.
     pub(crate) fn note_round(&self, asked: &[Peer], answers: &[Option<wire::AgreementResponse>]) {
         let now = R::Instant::now();
-        self.contacts.note(now, asked.iter().zip(answers).map(|(peer, answer)| (peer.id.0, answer.as_ref())));
+        self.contacts.mark(now, self.applied.revision().0);
+        let at = (now, (self.options.clock)());
+        self.contacts.note(at, asked.iter().zip(answers).map(|(peer, answer)| (peer.id.0, answer.as_ref())));
     }
 
     /// Asks all other members once, so that the status tells which of them answer now. Returns a member that says that this

@@ -10,6 +10,7 @@
 
 mod meta;
 mod meter;
+mod pace;
 mod reader;
 mod tail;
 
@@ -17,15 +18,19 @@ use std::io;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{EntryPayload, OptionalSend};
+use openraft_rt::Instant;
 use parking_lot::Mutex;
 use prost::Message;
 
 pub(crate) use self::meta::{LogError, read_meta};
 pub(crate) use self::meter::Meter;
+use self::pace::Pace;
+pub use self::pace::SyncTimes;
 use self::tail::Tail;
 use crate::Runtime;
 use crate::disk::{Disk, DiskError, LogRecord, MetaKey, completed};
@@ -44,8 +49,9 @@ pub(crate) trait Settle: Send + Sync + 'static {
 }
 
 /// The log of one member. Clones share it.
-pub(crate) struct Log<R, D> {
+pub(crate) struct Log<R: Runtime, D> {
     shared: Arc<Shared<D>>,
+    pace: Arc<Mutex<Pace<R::Instant>>>,
     runtime: PhantomData<fn() -> R>,
 }
 
@@ -63,9 +69,9 @@ struct Shared<D> {
     waiting_purge: Mutex<Option<LogId>>,
 }
 
-impl<R, D> Clone for Log<R, D> {
+impl<R: Runtime, D> Clone for Log<R, D> {
     fn clone(&self) -> Self {
-        Log { shared: self.shared.clone(), runtime: PhantomData }
+        Log { shared: self.shared.clone(), pace: self.pace.clone(), runtime: PhantomData }
     }
 }
 
@@ -83,7 +89,7 @@ impl<R: Runtime, D: Disk> Log<R, D> {
         let newest_membership = AtomicU64::default();
         let shared =
             Shared { disk, state, fatal, level, tail, meter, vote, newest_membership, waiting_purge };
-        Ok(Log { shared: Arc::new(shared), runtime: PhantomData })
+        Ok(Log { shared: Arc::new(shared), pace: Arc::default(), runtime: PhantomData })
     }
 
     /// The newest durable vote; `None` before the first.
@@ -108,6 +114,11 @@ impl<R: Runtime, D: Disk> Log<R, D> {
     /// The meter of the log's bytes, kept as the log grows and is purged or truncated.
     pub(crate) fn meter(&self) -> Arc<Mutex<Meter>> {
         self.shared.meter.clone()
+    }
+
+    /// How long appends of the last `span`, of a minute at most, took until they were durable.
+    pub(crate) fn times(&self, now: R::Instant, span: Duration) -> SyncTimes {
+        self.pace.lock().times(now, span)
     }
 
     /// The first entry that the disk holds.
@@ -215,7 +226,11 @@ impl<R: Runtime, D: Disk> RaftLogStorage<Types<R>> for Log<R, D> {
         let sizes: Vec<(u64, usize)> =
             records.iter().map(|record| (record.index, record.bytes.len())).collect();
         let fatal = self.shared.fatal.clone();
-        let on_durable = Box::new(move |result| callback.io_completed(fatal.disk(result)));
+        let (pace, append) = (self.pace.clone(), self.pace.lock().begin(R::Instant::now()));
+        let on_durable = Box::new(move |result| {
+            pace.lock().end(append, R::Instant::now());
+            callback.io_completed(fatal.disk(result));
+        });
         self.shared.fatal.disk(self.shared.disk.append(records, on_durable))?;
         self.shared.tail.lock().push(entries);
         let mut meter = self.shared.meter.lock();

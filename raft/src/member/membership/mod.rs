@@ -14,6 +14,8 @@ pub(crate) mod known_voters;
 mod succession;
 mod voters_since;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use self::voters_since::VotersSince;
 
 /// The state of a leader while the membership changes.
@@ -23,4 +25,13 @@ pub(crate) struct Changes {
     changing: tokio::sync::Mutex<()>,
     /// For each voter, a log index at which it was a voter.
     voters_since: VotersSince,
+    /// Leads that this member has given up because of its disk, since it started.
+    slow_disk_handovers: AtomicU64,
+}
+
+impl Changes {
+    /// Leads that this member has given up because of its disk, since it started.
+    pub(crate) fn slow_disk_handovers(&self) -> u64 {
+        self.slow_disk_handovers.load(Ordering::Relaxed)
+    }
 }

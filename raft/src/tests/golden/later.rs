@@ -160,6 +160,9 @@ fn answered() -> Vec<Case> {
         applied: 9,
         feature_level_max: 2,
         contacts: vec![wire::Contact { member: 8, heard_ms_ago: 300, applied: 7 }],
+        clock_ms: 0,
+        syncs: None,
+        room: None,
     };
     let identity = wire::IdentityResponse {
         identity: Some(wire::Identity { node: 8, ..Default::default() }),

@@ -1,0 +1,211 @@
+//! Broken set-ups: each is named with the next step.
+
+use std::fs::{self, Permissions};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Parser;
+use orch_raft::disk::rocks::RocksDisk;
+use orch_raft::disk::rocks::layout::STORE;
+
+use super::*;
+use crate::certs::init;
+use crate::cli::{CertsCommand, Cli, Command};
+
+fn machine() -> Machine {
+    Machine { now: OffsetDateTime::now_utc(), files: None, memory: Some(8 << 30), keeps_time: true }
+}
+
+fn arguments(line: &str) -> DoctorArgs {
+    let line = format!("orch doctor --bind-address 127.0.0.1 --secure-port 0 --peer-port 0 {line}");
+    let Command::Doctor(arguments) = Cli::parse_from(line.split_whitespace()).command else {
+        panic!("{line}")
+    };
+    arguments
+}
+
+/// A data directory and certificates of members a and b.
+fn set_up() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("data");
+    fs::create_dir(&data).unwrap();
+    fs::set_permissions(&data, Permissions::from_mode(0o700)).unwrap();
+    let line = format!(
+        "orch certs init --dir {} --member a=127.0.0.1 --member b=127.0.0.1",
+        root.path().join("certs").display()
+    );
+    let Command::Certs(CertsCommand::Init(arguments)) = Cli::parse_from(line.split_whitespace()).command
+    else {
+        panic!("{line}")
+    };
+    init(&arguments, OffsetDateTime::now_utc()).unwrap();
+    root
+}
+
+fn line(root: &Path) -> String {
+    format!("--data-dir {0}/data --certs-dir {0}/certs --name a", root.display())
+}
+
+/// What is found, without what depends on the machine that runs this.
+fn found(root: &Path, machine: &Machine) -> Vec<Check> {
+    let mut checks = examine(&arguments(&line(root)), machine);
+    checks.retain(|check| !matches!(check.name, "room" | "sync"));
+    checks
+}
+
+#[test]
+fn a_sound_set_up_has_nothing_to_be_done() {
+    let root = set_up();
+    let checks = found(root.path(), &machine());
+    assert_eq!((code(&checks), worst(&checks)), (0, None), "{}", text(&checks));
+    let all = examine(&arguments(&line(root.path())), &machine());
+    assert!(all.iter().any(|check| check.name == "sync" && check.looked_at.contains("50 syncs")), "{all:?}");
+    assert_eq!(fs::read_dir(root.path().join("data")).unwrap().count(), 0, "it leaves nothing behind");
+}
+
+#[test]
+fn each_broken_set_up_is_named_with_the_next_step() {
+    type Break = fn(&Path, &mut Machine);
+    let table: [(&str, Break, u8, &str, &str); 13] = [
+        ("open-files", |_, machine| machine.files = Some(1024), 3, "4096 open files", "LimitNOFILE"),
+        ("memory", |_, machine| machine.memory = Some(100 << 20), 3, "a member needs", "larger machine"),
+        ("clock", |_, machine| machine.keeps_time = false, 3, "no client of NTP", "chrony"),
+        ("clock", |_, machine| machine.now = OffsetDateTime::UNIX_EPOCH, 4, "before this program", "NTP"),
+        (
+            "data-directory",
+            |root, _| mode(&root.join("data"), 0o755),
+            3,
+            "others than its owner",
+            "chmod 700",
+        ),
+        (
+            "data-directory",
+            |root, _| {
+                fs::remove_dir(root.join("data")).unwrap();
+                fs::write(root.join("data"), "").unwrap();
+            },
+            4,
+            "is no directory",
+            "--data-dir",
+        ),
+        (
+            "certificates",
+            |root, _| fs::remove_file(root.join("certs/ca.crt")).unwrap(),
+            4,
+            "there is no",
+            "orch certs init",
+        ),
+        (
+            "certificates",
+            |root, _| fs::remove_dir_all(root.join("certs/members/a")).unwrap(),
+            4,
+            "server.crt",
+            "orch certs renew",
+        ),
+        (
+            "certificates",
+            |root, _| fs::remove_file(root.join("certs/members/a/peer.key")).unwrap(),
+            4,
+            "peer.key cannot be read",
+            "copy",
+        ),
+        (
+            "certificates",
+            |root, _| mode(&root.join("certs/members/a/server.key"), 0o644),
+            3,
+            "others than its owner may read",
+            "chmod 600",
+        ),
+        (
+            "certificates",
+            |root, _| fs::write(root.join("certs/members/a/server.crt"), "x").unwrap(),
+            4,
+            "holds no certificate",
+            "orch certs renew",
+        ),
+        (
+            "certificates",
+            |_, machine| machine.now += time::Duration::days(5000),
+            4,
+            "has expired",
+            "orch certs",
+        ),
+        (
+            "certificates",
+            |_, machine| machine.now += time::Duration::days(360),
+            3,
+            "expires soon",
+            "orch certs renew",
+        ),
+    ];
+    for (name, broken, expected, message, next) in table {
+        let root = set_up();
+        let mut machine = machine();
+        broken(root.path(), &mut machine);
+        let checks = found(root.path(), &machine);
+        let shown = text(&checks);
+        assert_eq!(code(&checks), expected, "{name} {message}: {shown}");
+        let findings = checks.iter().filter(|check| check.name == name).flat_map(|check| &check.findings);
+        let is_told = |finding: &Finding| finding.message.contains(message) && finding.next.contains(next);
+        assert!(findings.clone().any(is_told), "{name} {message}: {shown}");
+    }
+}
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn a_port_in_use_and_an_address_of_another_machine_are_named() {
+    let root = set_up();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let line = format!(
+        "orch doctor --data-dir {}/data --bind-address 127.0.0.1 --secure-port {port} --peer-port 0",
+        root.path().display()
+    );
+    let Command::Doctor(taken) = Cli::parse_from(line.split_whitespace()).command else { panic!("{line}") };
+    let shown = text(&machine::checks(&taken, &machine()));
+    assert!(shown.contains("another process listens there") && shown.contains("ss -ltnp"), "{shown}");
+    let elsewhere = DoctorArgs { bind_address: "203.0.113.7".to_owned(), ..arguments("--data-dir d") };
+    let shown = text(&machine::checks(&elsewhere, &machine()));
+    assert!(shown.contains("no interface of this machine") && shown.contains("ip -brief address"), "{shown}");
+}
+
+#[test]
+fn a_store_in_use_is_named_and_one_that_nobody_uses_is_read() {
+    let root = set_up();
+    let store = root.path().join("data").join(STORE);
+    let disk = RocksDisk::open(&store).unwrap();
+    let checks = found(root.path(), &machine());
+    assert!(code(&checks) == 4 && text(&checks).contains("orch cluster status"), "{}", text(&checks));
+    drop(disk);
+    let checks = found(root.path(), &machine());
+    assert!(code(&checks) == 0 && text(&checks).contains("which no member has used"), "{}", text(&checks));
+}
+
+#[test]
+fn a_slow_disk_is_named_by_its_median_and_by_its_worst_sync() {
+    let judged = |times: &[u64]| {
+        let mut check = Check::passed("sync", "d");
+        let times: Vec<Duration> = times.iter().map(|ms| Duration::from_millis(*ms)).collect();
+        disk::judge(&mut check, &times);
+        check
+    };
+    assert_eq!(judged(&[1, 1, 2, 3]).findings, []);
+    assert!(text(&[judged(&[1, 15, 16, 20])]).contains("the disk is slow: half of the syncs take 16.0ms"));
+    assert!(text(&[judged(&[1, 1, 2, 900])]).contains("would be taken for dead"));
+}
+
+#[test]
+fn findings_are_a_document_for_programs() {
+    let mut check = Check::passed("clock", "now");
+    check.fault("it is wrong", "set it");
+    let document = document(&[check]);
+    assert_eq!(
+        (&document["code"], &document["checks"][0]["findings"][0]["severity"]),
+        (&json!(4), &json!("fault"))
+    );
+}

@@ -1,0 +1,143 @@
+//! The state file of an import: what was begun and what is done, so that a run after a break goes on.
+//!
+//! Owns its form: a line for each fact, fields separated by tabs, written before the object is sent. A line without a dot as its last
+//! field is broken, and left out.
+//! Nothing is synced: what a loss of power takes is copied again. It holds names and uids and no content.
+//!
+//!     move  1  SOURCE  TARGET           uids of the services of both APIs
+//!     copy  KIND  PLACE  UID  OWNERS    the object is about to be sent; owners' uids, separated by commas
+//!     gone  KIND  PLACE                 the object is about to be removed
+//!     kind  KIND  VERSION               everything up to this version is copied
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+
+use anyhow::{Context, bail};
+
+use super::copied::Copied;
+use crate::cli::ImportArgs;
+
+/// The form of the file.
+const FORM: &str = "1";
+
+/// Bytes of a state file that is read: ten million objects.
+const BYTES_MAX: u64 = 2 << 30;
+
+/// The state file, open at its end; none in a dry run.
+pub(super) struct Journal(Option<File>);
+
+impl Journal {
+    /// Opens the state file of `arguments`, and reads what it says about a move between `ends`, which are names of both clusters.
+    ///
+    /// # Errors
+    /// It cannot be read or written, or is of another move.
+    pub(super) fn open(arguments: &ImportArgs, ends: &[String; 2]) -> anyhow::Result<(Journal, Copied)> {
+        if arguments.dry_run {
+            return Ok((Journal(None), Copied::default()));
+        }
+        let path = &arguments.state;
+        let shown = || path.display().to_string();
+        let copied = match std::fs::metadata(path) {
+            Ok(found) if found.len() > BYTES_MAX => bail!("{}: longer than {BYTES_MAX} bytes", shown()),
+            Ok(_) => {
+                let text = std::fs::read_to_string(path).with_context(shown)?;
+                Some(parse(&text, ends).with_context(shown)?)
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error).with_context(shown),
+        };
+        let file = OpenOptions::new().create(true).append(true).open(path).with_context(shown)?;
+        let mut journal = Journal(Some(file));
+        match copied {
+            // The last line may be broken: what follows stands on its own.
+            Some(copied) => {
+                journal.write("\n")?;
+                Ok((journal, copied))
+            }
+            None => {
+                let [source, target] = ends;
+                journal.write(&format!("move\t{FORM}\t{source}\t{target}\n"))?;
+                Ok((journal, Copied::default()))
+            }
+        }
+    }
+
+    /// Appends `lines`, which reach the file before this returns.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(super) fn write(&mut self, lines: &str) -> anyhow::Result<()> {
+        match &mut self.0 {
+            Some(file) => file.write_all(lines.as_bytes()).context("the state file cannot be written"),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(super) fn copy_line((kind, place): (&str, &str), uid: &str, owners: &[String]) -> String {
+    format!("copy\t{kind}\t{place}\t{uid}\t{}\t.\n", owners.join(","))
+}
+
+pub(super) fn gone_line((kind, place): (&str, &str)) -> String {
+    format!("gone\t{kind}\t{place}\t.\n")
+}
+
+pub(super) fn kind_line(kind: &str, version: &str) -> String {
+    format!("kind\t{kind}\t{version}\t.\n")
+}
+
+fn parse(text: &str, ends: &[String; 2]) -> anyhow::Result<Copied> {
+    let mut lines = text.split_inclusive('\n');
+    let head: Vec<&str> = lines.next().unwrap_or_default().trim_end().split('\t').collect();
+    match head.as_slice() {
+        ["move", FORM, source, target] if [*source, *target] == [ends[0].as_str(), ends[1].as_str()] => {}
+        ["move", FORM, ..] => bail!("it is of a move between other clusters; name another file with --state"),
+        _ => bail!("it is no state file of an import; name another file with --state"),
+    }
+    let mut copied = Copied::default();
+    // A line without its end was being written when a run ended: the object was not sent.
+    for line in lines.filter_map(|line| line.strip_suffix("\t.\n")) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        match fields.as_slice() {
+            ["copy", kind, place, uid, owners] => {
+                let owners = owners.split(',').filter(|owner| !owner.is_empty()).map(str::to_owned);
+                copied.expect((kind, place), uid, &owners.collect::<Vec<_>>());
+            }
+            ["gone", kind, place] => {
+                copied.remove((kind, place));
+            }
+            ["kind", kind, version] => copied.set_version(kind, version),
+            _ => bail!("there is a line of an unknown form; name another file with --state"),
+        }
+    }
+    copied.settle();
+    Ok(copied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_last_line_is_left_out() {
+        let ends = ["s".to_owned(), "t".to_owned()];
+        let mut text = "move\t1\ts\tt\n".to_owned();
+        text += &copy_line(("a", "n/x"), "u", &["o".to_owned(), "p".to_owned()]);
+        text += &kind_line("a", "17");
+        text += &copy_line(("b", "n/y"), "v", &[]);
+        text += &gone_line(("a", "n/x"));
+        text += "copy\tb\tn/z\tw";
+        let copied = parse(&text, &ends).unwrap();
+        assert_eq!((copied.len(), copied.version("a"), copied.version("b")), (1, Some("17"), None));
+        assert_eq!(copied.uid_at(("b", "n/y")).as_deref(), Some("v"));
+        text += "\nkind\tb\t18\t.\n";
+        assert_eq!(parse(&text, &ends).unwrap().version("b"), Some("18"), "a later run wrote behind it");
+    }
+
+    #[test]
+    fn the_file_of_another_move_is_refused() {
+        let ends = ["s".to_owned(), "t".to_owned()];
+        assert!(parse("move\t1\ts\tother\n", &ends).is_err());
+        assert!(parse("apiVersion: v1\n", &ends).is_err() && parse("", &ends).is_err());
+    }
+}
