@@ -260,6 +260,7 @@ catalog! {
     Gauge Alpha "orch_certificate_not_before_timestamp_seconds" USE "Start of the certificate's validity, since 1970; NaN once it is taken away.";
     Gauge Alpha "orch_log_sync_seconds" PERCENTILE "Time until entries of the last minute were on this member's disk.";
     Gauge Alpha "orch_service_account_key_file_modified_timestamp_seconds" USE "Modification of the oldest file of these keys, since 1970.";
+    Counter Alpha "orch_slow_disk_handovers_total" NONE "Leads that this member gave up because of its disk.";
     Counter Alpha "pod_security_evaluations_total" EVALUATED "Decisions of pod security by policy and mode.";
     Counter Alpha "pod_security_exemptions_total" EXEMPT "Requests that pod security was not to look at.";
     Counter Alpha "serviceaccount_invalid_legacy_auto_token_uses_total" NONE "Uses of generated tokens in secrets that are marked as invalid.";

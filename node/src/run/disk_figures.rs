@@ -1,8 +1,8 @@
-//! Metrics of the member's disk: how long syncs of the log take.
+//! Metrics of the member's disk: how long syncs of the log take, and leads that were given up for it.
 
 use std::time::Duration;
 
-use metrics::gauge;
+use metrics::{counter, gauge};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +17,7 @@ pub(super) async fn keep(handle: Handle, stop: CancellationToken) {
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while stop.run_until_cancelled(pace.tick()).await.is_some() {
         let status = handle.status();
+        counter!("orch_slow_disk_handovers_total").absolute(status.slow_disk_handovers);
         // few: the members of a cluster.
         let own = status.members.iter().find(|member| member.peer.id == status.node.id);
         let Some(times) = own.and_then(|member| member.syncs) else { continue };

@@ -225,6 +225,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(core.clone().leave_when_removed());
         core.spawn(core.clone().complete_changes());
         core.spawn(core.clone().give_up_vain_leads());
+        core.spawn(core.clone().give_up_leads_by_slow_disk());
         core.spawn(watch_consensus(core.clone()));
         let applied = core.applied.clone();
         core.spawn(async move { applied.announcements().announce(|| applied.state()).await });

@@ -2,7 +2,7 @@
 //!
 //!     change      an operator's request, made by the leader -> feasible, known_voters: can it be committed?
 //!     completion  the second step of a change that a lost leader left half done
-//!     handover    a leader gives the lead away; succession: a dead one is noticed
+//!     handover    a leader gives the lead away; succession: a dead one is noticed; slow_disk: a leader's disk is slow
 //!
 //! Owns what the leader holds while the membership changes.
 
@@ -11,6 +11,7 @@ mod completion;
 mod feasible;
 mod handover;
 pub(crate) mod known_voters;
+mod slow_disk;
 mod succession;
 mod voters_since;
 

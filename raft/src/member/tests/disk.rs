@@ -16,6 +16,17 @@ use crate::disk::{
 #[derive(Debug, Default)]
 pub(crate) struct MemoryDisk {
     contents: Arc<Mutex<Contents>>,
+    hanging: Hanging,
+}
+
+/// Appends that a hanging disk does not call durable.
+#[derive(Default)]
+struct Hanging(Mutex<Option<Vec<OnDurable>>>);
+
+impl std::fmt::Debug for Hanging {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Hanging").field(&self.0.lock().as_ref().map(Vec::len)).finish()
+    }
 }
 
 type Objects = BTreeMap<(Box<str>, Box<str>), Bytes>;
@@ -58,6 +69,17 @@ impl MemoryDisk {
     /// Makes every operation fail from now on.
     pub(super) fn fail(&self) {
         self.contents.lock().failing = true;
+    }
+
+    /// Calls no append durable from now on.
+    pub(super) fn hang(&self) {
+        self.hanging.0.lock().get_or_insert_default();
+    }
+
+    /// Calls durable what was appended since it hangs, and hangs no more.
+    pub(super) fn go_on(&self) {
+        let held = self.hanging.0.lock().take();
+        held.into_iter().flatten().for_each(|on_durable| on_durable(Ok(())));
     }
 
     /// Sets the free bytes.
@@ -134,7 +156,7 @@ impl MemoryDisk {
     /// An independent disk with the same content.
     pub(crate) fn copy(&self) -> Self {
         let contents = self.contents.lock().clone();
-        MemoryDisk { contents: Arc::new(Mutex::new(contents)) }
+        MemoryDisk { contents: Arc::new(Mutex::new(contents)), hanging: Hanging::default() }
     }
 
     pub(super) fn objects(&self) -> usize {
@@ -178,6 +200,10 @@ impl Disk for MemoryDisk {
 
     fn append(&self, records: Vec<LogRecord>, on_durable: OnDurable) -> Result<(), DiskError> {
         self.contents()?.log.extend(records.into_iter().map(|record| (record.index, record.bytes)));
+        if let Some(held) = &mut *self.hanging.0.lock() {
+            held.push(on_durable);
+            return Ok(());
+        }
         on_durable(Ok(()));
         Ok(())
     }

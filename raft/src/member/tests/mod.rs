@@ -20,6 +20,7 @@ mod net;
 mod reads;
 mod reseeding;
 mod scenarios;
+mod slow_disks;
 mod snapshots;
 mod space;
 mod storms;
