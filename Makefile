@@ -11,6 +11,7 @@ SEED ?=
 PLANT ?=
 SEEDS ?= 1000
 CRASHES ?= 500
+CASES ?= 1000000
 NIGHT_SEEDS = $(if $(filter command line,$(origin SEEDS)),$(SEEDS),20000)
 HOURS ?=
 NODES ?= 1
@@ -32,7 +33,7 @@ SIM = $(CARGO) $(CHECKED) test --release --test search --
 # Where the corpus of public definitions lies (cluster-tests/corpus/README.md); it is not in this repository.
 CORPUS ?=
 
-.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling sim-definitions sim-webhooks oracle power bench bench-scheduler failover upgrade attacks services microbench prices verify vectors corpus fuzz setup build release
+.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling sim-definitions sim-webhooks oracle expressions power bench bench-scheduler failover upgrade attacks services microbench prices verify vectors corpus fuzz setup build release
 
 run: setup ## Start a node for development with a scheduler; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -101,6 +102,10 @@ sim-webhooks: setup ## Simulate admission webhooks over simulated clusters (SEED
 
 oracle: setup ## Compare the scheduler's plans with a slow oracle on random clusters (SEEDS=100000), or replay one (SEED=17)
 	$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS)) $(CARGO) test --release -p orch-scheduler --test oracle
+
+# In the profile and with the checks of the tests, so that nothing more is built than they build.
+expressions: setup ## Compare the evaluator of expressions with a slow one (CASES=1000000)
+	PROPTEST_CASES=$(CASES) $(CARGO) $(CHECKED) test --release -p orch-expression --lib -- oracle
 
 power: setup ## Lose power under the disk of a member (CRASHES=500); repeats a kind of run with SEED=17
 	$(CARGO) run --release --bin power -- --crashes $(CRASHES) $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -19,7 +19,9 @@ use crate::functions::Style;
 use crate::macros::ACCUMULATOR;
 use crate::parse::Parsed;
 use crate::pattern::{Pattern, PatternLimits};
-use crate::tree::{Append, Bind, Call, Entry, Fold, Insert, Item, Matches, Node, Object, Select, Standing};
+use crate::tree::{
+    Append, Bind, Call, Entry, Find, Fold, Insert, Item, Matches, Node, Object, Select, Standing, Wanted,
+};
 use crate::value::{Key, MadeMap, Val};
 
 /// The function by which macros look at the condition of a loop.
@@ -48,8 +50,8 @@ struct Compiler<'a> {
     limits: PatternLimits,
     charge: &'a mut dyn Charge,
     patterns: Vec<Standing>,
-    /// Places of patterns by their text.
-    known: HashMap<String, usize>,
+    /// Places of patterns by their text, and whether their places are asked for.
+    known: HashMap<(String, bool), usize>,
     /// Variables of loops and bindings around the node.
     depth: usize,
 }
@@ -144,8 +146,19 @@ impl Compiler<'_> {
             ("matches", [text, pattern]) => {
                 let Expr::Literal(LiteralValue::String(source)) = &pattern.expr else { return Ok(None) };
                 let (text, is_function) = (self.node(text)?, style == Style::Global);
-                let pattern = self.pattern(source.inner(), pattern.id)?;
+                let pattern = self.pattern(source.inner(), pattern.id, false)?;
                 Node::Matches(Box::new(Matches { text, pattern, is_function }))
+            }
+            ("find" | "findAll", [text, pattern, most @ ..]) => {
+                let Expr::Literal(LiteralValue::String(source)) = &pattern.expr else { return Ok(None) };
+                let text = self.node(text)?;
+                let pattern = self.pattern(source.inner(), pattern.id, true)?;
+                let wanted = match (name, most) {
+                    ("find", _) => Wanted::First,
+                    (_, [most, ..]) => Wanted::Most(self.node(most)?),
+                    (_, []) => Wanted::All,
+                };
+                Node::Find(Box::new(Find { text, pattern, wanted }))
             }
             (operators::ADD, [list, items]) => match (&list.expr, &items.expr) {
                 (Expr::Ident(name), Expr::List(made)) if name == ACCUMULATOR => {
@@ -184,15 +197,19 @@ impl Compiler<'_> {
         Ok(Box::new((self.node(one)?, self.node(other)?)))
     }
 
-    /// The place of the pattern `source`, which stands at the node `id`.
-    fn pattern(&mut self, source: &str, id: u64) -> Result<usize, Exhausted> {
-        if let Some(at) = self.known.get(source) {
+    /// The place of the pattern `source`, which stands at the node `id`. `is_searched`: its places are asked for.
+    fn pattern(&mut self, source: &str, id: u64, is_searched: bool) -> Result<usize, Exhausted> {
+        let key = (source.to_owned(), is_searched);
+        if let Some(at) = self.known.get(&key) {
             return Ok(*at);
         }
-        let compiled = Pattern::compile(source, self.limits, self.charge)?;
+        let compiled = match is_searched {
+            false => Pattern::compile(source, self.limits, self.charge)?,
+            true => Pattern::compile_to_find(source, self.charge)?,
+        };
         let offset = self.parsed.offset(id);
-        self.patterns.push(Standing { source: source.into(), offset, compiled });
-        self.known.insert(source.to_owned(), self.patterns.len() - 1);
+        self.patterns.push(Standing { source: source.into(), offset, compiled, is_searched });
+        self.known.insert(key, self.patterns.len() - 1);
         Ok(self.patterns.len() - 1)
     }
 

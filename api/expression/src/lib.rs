@@ -21,6 +21,8 @@ mod group;
 mod library;
 mod macros;
 mod nesting;
+#[cfg(test)]
+mod oracle;
 mod parse;
 mod pattern;
 mod program;

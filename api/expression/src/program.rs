@@ -126,18 +126,21 @@ impl Program {
         &self.result
     }
 
-    /// The first pattern that cannot be used, as a fault of compiling.
+    /// The first pattern of a match that cannot be used, as a fault of compiling. One whose places are asked for is a fault of the
+    /// evaluation.
     pub fn pattern_fault(&self) -> Option<CompileError> {
-        let faulty = self.patterns.iter().find(|pattern| pattern.compiled.is_err())?;
+        let mut matched = self.patterns.iter().filter(|pattern| !pattern.is_searched);
+        let faulty = matched.find(|pattern| pattern.compiled.is_err())?;
         let fault = (faulty.offset, "invalid matches argument".to_owned());
         Some(CompileError::at_places(&self.source, vec![fault]))
     }
 
     /// Steps of matching the standing pattern `source`, for each byte of the text; one that cannot be used fails at once.
-    /// `None` if no such pattern stands there.
+    /// `None` if no such pattern of a match stands there.
     pub fn steps_of_byte(&self, source: &str) -> Option<u64> {
         // few: the patterns of one expression, most of which have one.
-        let pattern = self.patterns.iter().find(|pattern| *pattern.source == *source)?;
+        let mut matched = self.patterns.iter().filter(|pattern| !pattern.is_searched);
+        let pattern = matched.find(|pattern| *pattern.source == *source)?;
         Some(pattern.compiled.as_ref().map_or(0, crate::pattern::Pattern::steps_of_byte))
     }
 

@@ -34,6 +34,8 @@ pub(crate) enum Node {
     Call(Box<Call>),
     /// A text and a pattern that stands in the expression.
     Matches(Box<Matches>),
+    /// The places of such a pattern in a text.
+    Find(Box<Find>),
     /// `[a, ?b]`.
     List(Box<[Item]>),
     /// `{a: b, ?c: d}`.
@@ -79,6 +81,26 @@ pub(crate) struct Matches {
     pub(crate) is_function: bool,
 }
 
+/// A search.
+#[derive(Debug)]
+pub(crate) struct Find {
+    pub(crate) text: Node,
+    /// Place of the pattern among those of the program.
+    pub(crate) pattern: usize,
+    pub(crate) wanted: Wanted,
+}
+
+/// The matches that a search is for.
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    /// The first one: `find`.
+    First,
+    /// All: `findAll`.
+    All,
+    /// So many, all of a negative number.
+    Most(Node),
+}
+
 /// A pattern that stands in an expression.
 #[derive(Debug)]
 pub(crate) struct Standing {
@@ -86,6 +108,9 @@ pub(crate) struct Standing {
     /// Bytes of the expression before it.
     pub(crate) offset: usize,
     pub(crate) compiled: Result<Pattern, PatternError>,
+    /// Its places are asked for. Such a pattern is no larger than one that is not known before, so that one that cannot be used is a
+    /// fault of the evaluation, as there.
+    pub(crate) is_searched: bool,
 }
 
 /// An element of a list.

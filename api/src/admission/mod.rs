@@ -64,6 +64,7 @@ mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 #[cfg(test)]
 pub(crate) mod testing;
+mod timing;
 mod tolerations;
 mod webhook;
 
@@ -79,6 +80,7 @@ use crate::ambient::{Ambient, SystemAmbient};
 use crate::error::ApiError;
 use crate::webhook::Webhooks;
 use ruling::awaited;
+use timing::{Step, Timing, Watch};
 
 pub use crate::view::{Labels, View};
 
@@ -160,17 +162,26 @@ pub trait Plugin: Send + Sync + 'static {
 }
 
 /// The plugins, in the order in which they are called.
-pub struct Chain(Vec<Box<dyn Plugin>>);
+pub struct Chain {
+    plugins: Vec<Box<dyn Plugin>>,
+    timing: Timing,
+}
 
 impl Chain {
     /// A chain that calls `plugins` in this order.
     pub fn new(plugins: Vec<Box<dyn Plugin>>) -> Chain {
-        Chain(plugins)
+        Chain::timed(plugins, Arc::new(SystemAmbient))
+    }
+
+    /// The same, timed by `ambient`.
+    fn timed(plugins: Vec<Box<dyn Plugin>>, ambient: Arc<dyn Ambient>) -> Chain {
+        let timing = Timing::of(&plugins, ambient);
+        Chain { plugins, timing }
     }
 
     /// The two plugins of admission policies alone, whose evaluations are shown to `witness`.
     pub fn of_policies(witness: Arc<dyn Witness>) -> Chain {
-        Chain(vec![
+        Chain::new(vec![
             Box::new(policy::MutatingAdmissionPolicy::witnessed(witness.clone())),
             Box::new(policy::ValidatingAdmissionPolicy::witnessed(witness)),
         ])
@@ -243,14 +254,15 @@ impl Chain {
             Box::new(resource_quota::ResourceQuota(resource_quota::Release::AtOnce)),
             Box::new(always::AlwaysDeny),
         ];
-        Chain::new(all.into_iter().filter(|plugin| selection.has(plugin.name())).collect())
+        let selected = all.into_iter().filter(|plugin| selection.has(plugin.name())).collect();
+        Chain::timed(selected, ambient.clone())
     }
 
     /// The same plugins, where a program beside the cluster's loops recomputes the usage of quotas: writes are charged, and
     /// give nothing back.
     #[must_use]
     pub fn with_usage_recomputed_elsewhere(mut self) -> Chain {
-        for plugin in &mut self.0 {
+        for plugin in &mut self.plugins {
             if plugin.name() == resource_quota::NAME {
                 *plugin = Box::new(resource_quota::ResourceQuota(resource_quota::Release::Elsewhere));
             }
@@ -260,7 +272,7 @@ impl Chain {
 
     /// Names of the plugins, in order.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.0.iter().map(|plugin| plugin.name())
+        self.plugins.iter().map(|plugin| plugin.name())
     }
 
     /// Has every plugin from place `first` of the present round on complete `object`, `None` where it is to be deleted. A
@@ -277,11 +289,15 @@ impl Chain {
         additions: &mut Additions,
         first: usize,
     ) -> Result<(), Refused> {
-        self.mutate_once(attributes, object.as_deref_mut(), view, additions, first).await?;
-        match additions.begin_second_round() {
-            true => self.mutate_once(attributes, object, view, additions, 0).await,
-            false => Ok(()),
+        let mut watch = self.timing.begin(Step::Admit, attributes);
+        let once =
+            self.mutate_once(attributes, object.as_deref_mut(), view, (&mut *additions, &mut watch), first);
+        let mut mutated = once.await;
+        if mutated.is_ok() && additions.begin_second_round() {
+            mutated = self.mutate_once(attributes, object, view, (&mut *additions, &mut watch), 0).await;
         }
+        watch.end(mutated.is_err());
+        mutated
     }
 
     /// A round of [`Chain::mutate`].
@@ -290,7 +306,7 @@ impl Chain {
         attributes: &Attributes<'_>,
         mut object: Option<&mut Value>,
         view: &View,
-        additions: &mut Additions,
+        (additions, watch): (&mut Additions, &mut Watch<'_>),
         first: usize,
     ) -> Result<(), Refused> {
         for (at, plugin) in self.asked(attributes, first) {
@@ -299,6 +315,7 @@ impl Chain {
             let is_known = matches!(ruling, Either::Left(_));
             let ruled = awaited(ruling, attributes.budget).await;
             additions.note_ruling(is_known);
+            watch.observe((at, plugin), ruled.is_err());
             if let Err(refusal) = ruled {
                 additions.truncate(before);
                 return Err(Refused::of(at, refusal, attributes));
@@ -320,14 +337,19 @@ impl Chain {
         additions: &mut Additions,
         first: usize,
     ) -> Result<(), Refused> {
+        let mut watch = self.timing.begin(Step::Validate, attributes);
         for (at, plugin) in self.asked(attributes, first) {
             let before = additions.begin(at);
             let ruling = plugin.validate(attributes, object, view, additions);
-            if let Err(refusal) = awaited(ruling, attributes.budget).await {
+            let ruled = awaited(ruling, attributes.budget).await;
+            watch.observe((at, plugin), ruled.is_err());
+            if let Err(refusal) = ruled {
                 additions.truncate(before);
+                watch.end(true);
                 return Err(Refused::of(at, refusal, attributes));
             }
         }
+        watch.end(false);
         Ok(())
     }
 
@@ -342,9 +364,11 @@ impl Chain {
         view: &View,
         additions: &mut Additions,
     ) -> Result<(), Refused> {
+        let mut watch = self.timing.begin(Step::Reserve, attributes);
         for (at, plugin) in self.asked(attributes, 0) {
             additions.begin(at);
             let reserved = plugin.reserve(attributes, object, view, additions);
+            watch.observe((at, plugin), reserved.is_err());
             reserved.map_err(|refusal| Refused::of(at, refusal, attributes))?;
         }
         Ok(())
@@ -356,7 +380,7 @@ impl Chain {
         attributes: &'a Attributes<'_>,
         first: usize,
     ) -> impl Iterator<Item = (usize, &'a dyn Plugin)> {
-        let plugins = self.0.iter().map(|plugin| &**plugin).enumerate().skip(first);
+        let plugins = self.plugins.iter().map(|plugin| &**plugin).enumerate().skip(first);
         plugins.filter(move |(_, plugin)| plugin.handles(attributes))
     }
 
@@ -368,7 +392,7 @@ impl Chain {
         at: usize,
         found: bool,
     ) -> Option<ApiError> {
-        let plugin = self.0.get(additions.author(at)?)?;
+        let plugin = self.plugins.get(additions.author(at)?)?;
         let refusal = plugin.broken_condition(attributes, found)?;
         Some(refusal.into_error(attributes))
     }

@@ -62,7 +62,7 @@ impl PluginSelection {
     }
 
     /// Every plugin of this server.
-    fn all() -> PluginSelection {
+    pub(super) fn all() -> PluginSelection {
         PluginSelection(BTreeSet::new())
     }
 

@@ -96,18 +96,18 @@ fn index_of(object: &Value) -> Index {
 
 /// The built-in plugins with `plugin`, which is asked before quotas are charged.
 pub(crate) fn builtin_with(plugin: Box<dyn Plugin>) -> Chain {
-    let mut chain = Chain::builtin();
-    let last = chain.0.len() - 1;
-    assert_eq!(chain.0[last].name(), super::resource_quota::NAME);
-    chain.0.insert(last, plugin);
-    chain
+    let mut plugins = Chain::builtin().plugins;
+    let last = plugins.len() - 1;
+    assert_eq!(plugins[last].name(), super::resource_quota::NAME);
+    plugins.insert(last, plugin);
+    Chain::new(plugins)
 }
 
 /// The selected plugins, and one behind them that has all of them asked twice and notes each of its rounds.
 pub(crate) fn selected_twice(selection: &PluginSelection, rounds: Arc<Mutex<Vec<String>>>) -> Chain {
-    let mut chain = Chain::selected(selection);
-    chain.0.push(Box::new(AskingAgain(rounds)));
-    chain
+    let mut plugins = Chain::selected(selection).plugins;
+    plugins.push(Box::new(AskingAgain(rounds)));
+    Chain::new(plugins)
 }
 
 struct AskingAgain(Arc<Mutex<Vec<String>>>);

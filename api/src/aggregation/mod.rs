@@ -17,6 +17,7 @@ mod checked;
 pub(crate) mod described;
 mod discovery;
 pub(crate) mod identity;
+pub(crate) mod openapi;
 mod passed_path;
 mod remote;
 #[cfg(test)]
@@ -33,13 +34,14 @@ use parking_lot::Mutex;
 
 use self::described::Descriptions;
 pub(crate) use self::discovery::Merged;
+use self::openapi::OpenApi;
 pub(crate) use self::passed_path::passed_path;
 pub use self::remote::ServerTrust;
 pub(crate) use self::remote::{API_SERVICES, Remote, Remotes};
 use crate::admission::View;
 use crate::connect::BackendError;
 use crate::follow::{Applied, Builder, Maintained};
-use crate::openapi::VERSION_3;
+use crate::openapi::{Form, VERSION_3, url};
 use crate::registry::Registry;
 use crate::webhook::{Routing, Services, Unresolved, resolve};
 
@@ -87,6 +89,7 @@ pub struct Aggregation {
 #[derive(Default)]
 struct Shared {
     descriptions: Descriptions,
+    openapi: OpenApi,
     /// The documents that were merged last.
     merged: Mutex<Option<(Of, Arc<Merged>)>>,
 }
@@ -148,10 +151,34 @@ impl Aggregation {
         let mut all = self.all(applied).await;
         all.retain(|remote| !registry.is_built_in(&remote.group, &remote.version));
         let known = |remote: &Arc<Remote>| {
-            let url = self.shared.descriptions.openapi(&remote.name)?;
+            let made = || {
+                let document = self.shared.openapi.version3(&remote.name, Form::Json)?;
+                Some(url(&format!("{VERSION_3}{}", remote.path()), &document))
+            };
+            let url = self.shared.descriptions.openapi(&remote.name).or_else(made)?;
             Some((format!("apis/{}/{}", remote.group, remote.version), url))
         };
         all.iter().filter(|remote| remote.is_available).filter_map(known).collect()
+    }
+
+    /// The APIServices, as of `applied`, whose servers' documents of version 2 are merged into that of `registry`.
+    pub(crate) async fn merged_openapi(&self, registry: &Registry, applied: &Applied) -> Vec<Arc<str>> {
+        let mut all = self.all(applied).await;
+        all.retain(|remote| !registry.is_built_in(&remote.group, &remote.version));
+        let names: Vec<Arc<str>> = all.iter().map(|remote| remote.name.clone()).collect();
+        if self.shared.openapi.has_any(names.iter()) { names } else { Vec::new() }
+    }
+
+    /// Whether the document of version 3 at `path` is made here for the server of `remote`, which has none of its own.
+    pub(crate) fn makes_version3(&self, remote: &Remote, path: &str) -> bool {
+        path.strip_prefix(VERSION_3).is_some_and(|rest| rest == remote.path())
+            && self.shared.descriptions.openapi(&remote.name).is_none()
+            && self.shared.openapi.version3(&remote.name, Form::Json).is_some()
+    }
+
+    /// The OpenAPI documents of the servers that are kept.
+    pub(crate) fn documents(&self) -> &OpenApi {
+        &self.shared.openapi
     }
 
     /// What the servers say that they serve.

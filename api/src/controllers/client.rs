@@ -26,6 +26,7 @@ use crate::gate::Gate;
 use crate::pipeline::{Answer, Pipeline, Request};
 use crate::registry::{Changes, Registry, Resource};
 use crate::request::{Query, Target, Verb};
+use crate::webhook::Webhooks;
 
 /// Deletion propagation policy: the treatment of a deleted object's dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +104,11 @@ impl<S: Store> Client<S> {
     /// The groups and versions that other servers answer.
     pub(super) fn aggregation(&self) -> &Aggregation {
         &self.pipeline.aggregation
+    }
+
+    /// The webhooks that this node calls.
+    pub(super) fn webhooks(&self) -> &Webhooks {
+        &self.pipeline.webhooks
     }
 
     /// A random number.

@@ -1,6 +1,6 @@
-//! Controllers: loops that act for the cluster, on the node of the store's leader. Seven parts run on every node:
-//! `api_endpoints::announce`, `identity::renew`, `secret_tokens::track`, `api_services::described`, `provision`,
-//! `Indexes::give_back_unused` and `Definitions::follow`.
+//! Controllers: loops that act for the cluster, on the node of the store's leader. Eight parts run on every node:
+//! `api_endpoints::announce`, `identity::renew`, `secret_tokens::track`, `api_services::described`, `webhook_outages`,
+//! `provision`, `Indexes::give_back_unused` and `Definitions::follow`.
 //!
 //! Owns their lifetime. Each is an ordinary client of the pipeline, decides on the state of this node, and proposes
 //! under conditions, so that a deposed leader that does not know it does no harm. The loops of a new leader rebuild
@@ -68,6 +68,7 @@ mod token_cleaner;
 mod token_tracking;
 mod trust;
 mod turns;
+mod webhook_outages;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -82,6 +83,7 @@ use orch_raft::Store;
 use tokio::sync::watch;
 
 pub use self::api_endpoints::Members;
+pub use self::api_services::registration;
 use self::client::{Client, Moment};
 pub use self::default_service::ServiceDefaults;
 use self::identity::Identity;
@@ -168,13 +170,17 @@ pub async fn run<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options, stoppin
     select(select(leading, own), pin!(stopping)).await;
 }
 
-/// Keeps the note of where this node serves the API, and its lease, whoever leads.
+/// Keeps the note of where this node serves the API, its lease, and the events about webhooks that do not answer it, whoever leads.
 async fn announce<S: Store>(pipeline: Arc<Pipeline<S>>, members: &dyn Members) -> Infallible {
     let client = Client::new(pipeline, "apiserver");
     let identity = Identity::of(members, &client.random_uuid());
     let note = keep("own address", &client, || api_endpoints::announce(&client, members));
     let lease = keep("own lease", &client, || identity::renew(&client, &identity));
-    select(Box::pin(note), Box::pin(lease)).await.factor_first().0
+    let name = members.own_name();
+    let outages = keep("outages of webhooks", &client, || webhook_outages::run(&client, &name));
+    let kept: [BoxFuture<'_, Infallible>; 3] = [Box::pin(note), Box::pin(lease), Box::pin(outages)];
+    // None ends.
+    select_all(kept).await.0
 }
 
 /// Records the uses of kept tokens that this node has seen, whoever leads.
@@ -283,12 +289,17 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
             Box::pin(keep("bootstrap tokens", &token_cleaner, || token_cleaner::run(&token_cleaner))),
         ),
         Box::pin(keep_policy_types(&checker, options)),
-        match &options.announcement {
-            Some(known) => Box::pin(keep("trust", &announcer, || trust::run(&announcer, &**known))),
-            None => Box::pin(std::future::pending()),
-        },
+        Box::pin(keep_trust(&announcer, options)),
     ];
     join_all(loops).await;
+}
+
+/// Announces whom the members trust, where they are told to.
+async fn keep_trust<S: Store>(announcer: &Client<S>, options: &Options) -> Infallible {
+    match &options.announcement {
+        Some(known) => keep("trust", announcer, || trust::run(announcer, &**known)).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Gives each namespace the certificate of the cluster's root, where the server has one.

@@ -12,6 +12,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_bounded::WarningLimit;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, State, Store};
 use orch_rules::expression::Allowance;
@@ -159,11 +160,16 @@ async fn warnings<S: Store>(client: &Client<S>, spec: &Value) -> Vec<Value> {
     found.into_values()
 }
 
+/// Limits the warnings about schemas, which definitions publish.
+static UNREAD: WarningLimit = WarningLimit::new();
+
 /// The type of the objects of `resource`; `None` if it is not known.
 fn published(registry: &Registry, resource: &Arc<Resource>, number: u16) -> Option<PublishedType> {
     let schema = expanded(registry, resource);
     let schema = schema.unwrap_or_else(|error| {
-        tracing::warn!(%error, kind = %resource.kind, "a published schema cannot be read");
+        if let Some(left_out) = UNREAD.pass() {
+            tracing::warn!(%error, kind = %resource.kind, left_out, "a published schema cannot be read");
+        }
         None
     })?;
     PublishedType::of(&schema, &format!("{}{number}", resource.kind), registry.brand)
@@ -179,6 +185,7 @@ fn checked(registry: &Registry, spec: &Value) -> Vec<Arc<Resource>> {
             names.sort_unstable();
             names
         });
+        // once: each name of a rule.
         if groups.iter().chain(&versions).any(|name| name.contains('*')) {
             continue;
         }

@@ -10,6 +10,7 @@ use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, LOCATION, VARY,
 };
 use http::{HeaderMap, Method, Response, StatusCode};
+use orch_proto::Brand;
 use orch_schema::json;
 use orch_schema::value::Value;
 use time::OffsetDateTime;
@@ -20,6 +21,7 @@ use super::headers::accept;
 use super::respond;
 use super::served::Served;
 use super::stages::Arrived;
+use crate::aggregation::Aggregation;
 use crate::ambient::Timestamp;
 use crate::document;
 use crate::error::ApiError;
@@ -55,21 +57,63 @@ pub(super) fn is_openapi_path(path: &str) -> bool {
         .any(|root| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// The response to a request for the document at `path`, which has no empty segments. `elsewhere`: entries that the index has besides
-/// this server's, the path of each document and where it is.
+/// What aggregated servers add to a document.
+pub(super) enum Beside {
+    /// Entries of the index besides this server's, the path of each document and where it is.
+    Entries(Vec<(String, String)>),
+    /// The documents of these APIServices are merged into this server's of version 2.
+    Documents {
+        /// Keeps them.
+        aggregation: Aggregation,
+        names: Vec<Arc<str>>,
+        brand: &'static Brand,
+    },
+    /// The document was made for the server of this APIService, and this server has none at the path.
+    Instead {
+        /// Keeps it.
+        aggregation: Aggregation,
+        name: Arc<str>,
+    },
+}
+
+/// The response to a request for the document at `path`, which has no empty segments.
 pub(super) async fn answer(
     arrived: &Arrived,
     path: &str,
     now: Timestamp,
-    elsewhere: Vec<(String, String)>,
+    beside: Beside,
 ) -> Result<Response<Body>, ApiError> {
     let Some(form) = form(path, accept(&arrived.headers).as_deref()) else {
         return Ok(empty(StatusCode::NOT_ACCEPTABLE));
     };
-    let mut document = find(arrived.served().clone(), path, form).await?;
-    if !elsewhere.is_empty() {
-        document = on_blocking_thread(path, move || indexed(&document, &elsewhere)).await?;
-    }
+    let served = || arrived.served().clone();
+    let document = match beside {
+        Beside::Instead { aggregation, name } => match aggregation.documents().version3(&name, form) {
+            Some(document) => document,
+            None => return Ok(empty(StatusCode::NOT_ACCEPTABLE)),
+        },
+        Beside::Entries(elsewhere) => {
+            let own = find(served(), path, form).await?;
+            match elsewhere.is_empty() {
+                true => own,
+                false => on_blocking_thread(path, move || indexed(&own, &elsewhere)).await?,
+            }
+        }
+        Beside::Documents { aggregation, names, brand } => {
+            let asked = find(served(), path, form).await?;
+            match names.is_empty() {
+                true => asked,
+                false => {
+                    let own = match form {
+                        Form::Json => asked.clone(),
+                        Form::Protobuf => find(served(), path, Form::Json).await?,
+                    };
+                    let merge = move || aggregation.documents().merged((&*own, &*asked, form), &names, brand);
+                    on_blocking_thread(path, merge).await?
+                }
+            }
+        }
+    };
     if arrived.method != Method::GET && arrived.method != Method::HEAD {
         return Err(ApiError::MethodNotAllowed);
     }

@@ -9,13 +9,14 @@ use orch_raft::Store;
 
 use super::headers::accept;
 use super::held::{COUNTED_BYTES_MIN, Payer, keep_until_sent};
+use super::openapi::Beside;
 use super::stages::{Arrived, Page, Seated};
 use super::{Api, health, openapi, respond, token_keys, version};
 use crate::authn::service_account::{DISCOVERY_PATH, KEYS_PATH};
 use crate::error::ApiError;
 use crate::follow::Applied;
 use crate::negotiate::require;
-use crate::openapi::VERSION_3;
+use crate::openapi::{VERSION_2, VERSION_3};
 use crate::request::without_trailing_slash;
 
 /// Each serves a page, or pages below it.
@@ -62,6 +63,25 @@ impl<S: Store> Api<S> {
         health::answer(path, &arrived.query, node).await.map(Ok)
     }
 
+    /// What aggregated servers add to the OpenAPI document at `path`.
+    async fn openapi_beside(&self, arrived: &Arrived, path: &str) -> Beside {
+        let (aggregation, registry) = (&self.pipeline.aggregation, &arrived.served().registry);
+        let applied = Applied::of(&self.pipeline.store);
+        match path {
+            VERSION_3 => Beside::Entries(aggregation.openapi(registry, &applied).await),
+            VERSION_2 => {
+                let names = aggregation.merged_openapi(registry, &applied).await;
+                Beside::Documents { aggregation: aggregation.clone(), names, brand: registry.brand }
+            }
+            _ => match self.remote_of(arrived).await {
+                Some(remote) if aggregation.makes_version3(&remote, path) => {
+                    Beside::Instead { aggregation: aggregation.clone(), name: remote.name.clone() }
+                }
+                _ => Beside::Entries(Vec::new()),
+            },
+        }
+    }
+
     /// A page of the node's own: OpenAPI, flow control, metrics, keys of tokens.
     pub(super) async fn own_path(
         &self,
@@ -70,14 +90,8 @@ impl<S: Store> Api<S> {
     ) -> Result<Response<Body>, ApiError> {
         let arrived = seated.arrived();
         if openapi::is_openapi_path(path) {
-            let elsewhere = match path == VERSION_3 {
-                true => {
-                    let applied = Applied::of(&self.pipeline.store);
-                    self.pipeline.aggregation.openapi(&arrived.served().registry, &applied).await
-                }
-                false => Vec::new(),
-            };
-            let response = openapi::answer(arrived, path, self.pipeline.ambient.now(), elsewhere).await?;
+            let beside = self.openapi_beside(arrived, path).await;
+            let response = openapi::answer(arrived, path, self.pipeline.ambient.now(), beside).await?;
             let bytes = response.body().size_hint().lower();
             return match usize::try_from(bytes).unwrap_or(usize::MAX) {
                 small if small < COUNTED_BYTES_MIN => Ok(response),

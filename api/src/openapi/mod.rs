@@ -8,7 +8,8 @@
 //! that it describes (`registry::Section`), so that a change of what is served builds the documents of its own group again and no
 //! other. The index needs the hash of every document, so that building it builds them all, keeps the hashes and drops the
 //! documents; each is built again when it is requested itself. The number of groups and versions bounds the kept documents. The
-//! descriptions are decompressed for each making and dropped with it.
+//! descriptions are decompressed for each making and dropped with it. Documents of other servers are merged into that of version 2 by
+//! `foreign`.
 //!
 //! Invariant: every reference in a document leads to a definition in it.
 
@@ -20,6 +21,7 @@ mod descriptions;
 mod dialect;
 mod document;
 mod expanded;
+pub(crate) mod foreign;
 mod names;
 mod operation;
 mod pages;

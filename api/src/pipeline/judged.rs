@@ -108,7 +108,7 @@ impl<S: Store> Pipeline<S> {
         view: &View,
     ) -> Result<(), Refused> {
         let is_removal = judged.is_removal();
-        let Judged { old, new, transfer, additions, .. } = judged;
+        let Judged { old, new, additions, .. } = judged;
         let attributes = Attributes {
             namespace: key.namespace(),
             name: key.name(),
@@ -118,11 +118,27 @@ impl<S: Store> Pipeline<S> {
             ..self.attributes(request, operation)
         };
         self.admission.reserve(&attributes, new.as_ref(), view, additions)?;
+        Ok(self.reserve_unjudged(request, key, judged, view)?)
+    }
+
+    /// The same without plugins: what becomes of a definition's record, and what the allocator gives and takes.
+    ///
+    /// # Errors
+    /// `Internal`.
+    pub(super) fn reserve_unjudged(
+        &self,
+        request: Request<'_>,
+        key: &Key,
+        judged: &mut Judged,
+        view: &View,
+    ) -> Result<(), ApiError> {
+        let is_removal = judged.is_removal();
+        let Judged { old, new, transfer, additions, .. } = judged;
         if declares(request.resource) {
             self.record_change(key, (&*old, new.as_ref()), is_removal, view, additions)?;
         }
         match transfer {
-            Some(transfer) => Ok(self.transfer(request, key.path(), transfer, view, additions)?),
+            Some(transfer) => self.transfer(request, key.path(), transfer, view, additions),
             None => Ok(()),
         }
     }

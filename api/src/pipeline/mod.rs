@@ -24,6 +24,7 @@ mod delete_query;
 mod eviction;
 mod get;
 mod grace;
+mod import;
 mod incoming;
 mod judged;
 mod list;
@@ -81,6 +82,7 @@ use budget_selectors::BudgetSelectors;
 pub use crate::answer::{Answer, Effort, ListAnswer, WriteOutcome, Written};
 pub(crate) use allotment::parent_service;
 pub(crate) use delete_collection::DELETIONS_UNDER_WAY_MAX;
+pub use import::RIGHT as IMPORT_RIGHT;
 pub(crate) use propose::is_changed_together;
 pub(crate) use stored::{OBJECT_BYTES_MAX, tree_of};
 pub use turns::Turns;
@@ -261,6 +263,9 @@ impl<S: Store> Pipeline<S> {
                 return Box::pin(self.bind(request)).await.map(Answer::Done);
             }
             _ => {}
+        }
+        if let Some(existing) = import::asked(request)? {
+            return Box::pin(self.import(request, existing)).await;
         }
         match request.verb {
             Verb::Get => self.get(request).await.map(Answer::Stored),

@@ -134,10 +134,12 @@ pub(crate) async fn convert_all(
         let converted = waited(begin(resource, staged, batch.clone()), budget).await?;
         // What a stopped request has converted is not whole.
         budget.check()?;
+        assert!(converted.len() == places.len(), "a conversion that was not stopped has every object");
         if let Some(kept) = staged.converter.kept() {
             kept.keep(&staged.shown, &batch, &converted);
         }
         for (at, shown) in places.into_iter().zip(converted) {
+            assert!(is_shown(staged, &shown), "an object behind the stage is of the request's form");
             objects[at] = shown;
         }
     }

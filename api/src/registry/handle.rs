@@ -3,7 +3,7 @@
 //! Owns the change from one registry to the next, and the loops that are told of it. A request takes the registry once, when it
 //! begins, and ends with it. A loop follows: it takes added resources in, and removed ones out.
 //!
-//! Invariant: changes are made one after the other, each from the registry that the last one left.
+//! Invariant: changes are made one after the other, each from the registry that the last one left, and keep the cluster's brand.
 //! Invariant: those who follow are woken in a fixed order, that of their numbers, so that a simulation replays exactly.
 
 use std::collections::BTreeMap;
@@ -69,6 +69,7 @@ impl Handle {
         let turn = self.0.turn.lock();
         let before = self.load();
         let next = change(&before)?;
+        assert!(next.brand.name == self.0.brand.name, "a change of what is served keeps the cluster's brand");
         self.0.current.store(next.clone());
         drop(turn);
         before.end_all_but(&next);
@@ -134,7 +135,7 @@ mod tests {
     use std::future::poll_fn;
     use std::pin::pin;
 
-    use orch_proto::brand::ORCH;
+    use orch_proto::brand::{KUBERNETES, ORCH};
 
     use super::*;
 
@@ -148,6 +149,13 @@ mod tests {
         assert!(changes.advance() && Arc::ptr_eq(changes.seen(), &next));
         assert!(!changes.advance());
         assert!(began.find("", "v1", "pods").is_some() && handle.load().find("", "v1", "pods").is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "keeps the cluster's brand")]
+    fn no_change_replaces_the_brand() {
+        let handle = Handle::new(Registry::builtin(&ORCH));
+        drop(handle.update(|_| Ok::<_, Infallible>(Registry::builtin(&KUBERNETES))));
     }
 
     #[tokio::test]

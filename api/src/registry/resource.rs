@@ -11,6 +11,7 @@ use orch_raft::Revision;
 use orch_rules::Action;
 use orch_rules::kinds::version::other_form;
 use orch_rules::kinds::{Strategy, strategy_for};
+use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 use orch_schema::{ResourceType, Schema, Subresource, TypeId};
 
@@ -179,12 +180,12 @@ impl Resource {
 
     /// Converts `value`, which the rules of the kind apply to, to this version.
     pub fn to_version(&self, value: Value) -> Value {
-        self.direct().map(|direct| (direct.from_stored)(&value)).unwrap_or(value)
+        self.direct().map(|direct| checked(&direct.from_stored, &value)).unwrap_or(value)
     }
 
     /// Converts `value` from this version to the form that the rules of the kind apply to.
     pub fn to_rules(&self, value: Value) -> Value {
-        self.direct().map(|direct| (direct.to_stored)(&value)).unwrap_or(value)
+        self.direct().map(|direct| checked(&direct.to_stored, &value)).unwrap_or(value)
     }
 
     /// `value`, which is in this version, as it comes back from the form that the rules apply to; `None` where that is the
@@ -254,6 +255,17 @@ pub(super) fn assemble(kinds: Vec<Kind>) -> Vec<Arc<Resource>> {
         resources[at].stands_for_stored = stands_for_stored(&resources, at);
     }
     resources.into_iter().map(Arc::new).collect()
+}
+
+/// `value`, converted by a function of this program, which keeps its identity.
+fn checked(convert: &ConvertFn, value: &Value) -> Value {
+    let converted = convert(value);
+    let same = |field| value.at("metadata").text(field) == converted.at("metadata").text(field);
+    assert!(
+        ["name", "namespace", "uid"].into_iter().all(same),
+        "a conversion keeps the identity of an object"
+    );
+    converted
 }
 
 /// See [`Resource::stands_for_stored`], for the resource at `at`.
@@ -417,6 +429,13 @@ mod tests {
 
     use super::*;
     use crate::registry::Registry;
+
+    #[test]
+    #[should_panic(expected = "keeps the identity of an object")]
+    fn no_function_gives_an_object_another_name() {
+        let rename: ConvertFn = Arc::new(|_| Value::from(serde_json::json!({"metadata": {"name": "b"}})));
+        checked(&rename, &Value::from(serde_json::json!({"metadata": {"name": "a"}})));
+    }
 
     #[test]
     fn every_selectable_field_has_one_name() {

@@ -9,6 +9,7 @@
 //! See DESIGN 13, and the reference's rules in facts/extension.md 3 and 4.4.
 
 mod config;
+mod outages;
 mod service;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -30,6 +31,8 @@ use crate::egress::{EgressError, Reply, Url};
 use crate::view::View;
 
 pub(crate) use self::config::{ClientConfig, ServicePort, authorities};
+pub(crate) use self::outages::News;
+pub use self::outages::{Outage, Outages};
 pub use self::service::Routing;
 pub(crate) use self::service::{Services, Unresolved, is_ready, resolve, slices_of};
 
@@ -127,7 +130,11 @@ fn refusal(status: u16) -> String {
 
 /// The webhooks that a node calls. Clones share everything.
 #[derive(Clone)]
-pub struct Webhooks(Option<Arc<Inner>>);
+pub struct Webhooks {
+    /// `None`: none is called.
+    inner: Option<Arc<Inner>>,
+    outages: Outages,
+}
 
 struct Inner {
     caller: Arc<dyn Caller>,
@@ -149,7 +156,7 @@ impl Inner {
 
 impl fmt::Debug for Webhooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.inner {
             Some(inner) => f.debug_tuple("Webhooks").field(&inner.caller).finish(),
             None => f.write_str("Webhooks(none)"),
         }
@@ -159,7 +166,7 @@ impl fmt::Debug for Webhooks {
 impl Webhooks {
     /// No webhook is called: every call fails, and says so.
     pub fn none() -> Webhooks {
-        Webhooks(None)
+        Webhooks { inner: None, outages: Outages::default() }
     }
 
     /// Webhooks that `caller` calls; their services are looked up in what `store` has applied.
@@ -172,12 +179,18 @@ impl Webhooks {
     ) -> Webhooks {
         let clock = store.clone();
         let (state, elapsed) = (Box::new(move || View::of(&store)), Box::new(move || clock.elapsed()));
-        Webhooks(Some(Arc::new(Inner { caller, state, elapsed, ambient, brand, routing })))
+        let inner = Arc::new(Inner { caller, state, elapsed, ambient, brand, routing });
+        Webhooks { inner: Some(inner), outages: Outages::default() }
+    }
+
+    /// The webhooks that do not answer.
+    pub fn outages(&self) -> &Outages {
+        &self.outages
     }
 
     /// The time on the clock of the store; zero where no webhook is called.
     pub(crate) fn elapsed(&self) -> Duration {
-        self.0.as_ref().map_or(Duration::ZERO, |inner| (inner.elapsed)())
+        self.inner.as_ref().map_or(Duration::ZERO, |inner| (inner.elapsed)())
     }
 
     /// Posts `document` to the webhook of `config`, once, and returns the body of its answer of status 200.
@@ -187,7 +200,7 @@ impl Webhooks {
         document: Bytes,
         bounds: Bounds,
     ) -> BoxFuture<'static, Result<Bytes, CallError>> {
-        let Some(inner) = &self.0 else {
+        let Some(inner) = &self.inner else {
             let reason = "this server was started without a way to call webhooks".to_owned();
             return ready(Err(CallError::Unusable(reason))).boxed();
         };

@@ -221,7 +221,7 @@ async fn the_guide_for_policies_is_true() {
         "denied request: at most 3 replicas",
         "warning: Validation failed for ValidatingAdmissionPolicy 'replicas' with binding 'shops': at most 3 replicas",
         "no policy is about it",
-        "\"operation\": \"update\"",
+        "\"operation\":\"update\"",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }

@@ -11,6 +11,9 @@ use crate::certs::remedy;
 /// Titles of the columns of the list of members.
 const TITLES: [&str; 7] = ["NAME", "ROLE", "STATE", "LAST HEARD", "LAG", "ADDRESS", "FEATURES"];
 
+/// Dead webhooks that are shown: the rest of the text should stay on the screen.
+const WEBHOOKS_SHOWN_MAX: usize = 8;
+
 /// The whole text.
 pub(super) fn table(cluster: &Value) -> String {
     let members = || cluster["members"].as_array().into_iter().flatten();
@@ -42,6 +45,7 @@ pub(super) fn table(cluster: &Value) -> String {
     out.push_str(&space_lines(&server, &cluster["space"]));
     out.push_str(&agreement_lines(&server, &cluster["agreement"]));
     out.push_str(&certificate_lines(&server, &cluster["certificates"]));
+    out.push_str(&webhook_lines(&server, &cluster["dead_webhooks"]));
     out.push_str(&legend(&server));
     out
 }
@@ -240,6 +244,33 @@ fn certificate_lines(server: &str, certificates: &Value) -> String {
     out
 }
 
+/// The admission webhooks that do not answer the server, with the command that leaves them out; empty while all answer.
+fn webhook_lines(server: &str, webhooks: &Value) -> String {
+    let webhooks = webhooks.as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut out = String::new();
+    for webhook in webhooks.iter().take(WEBHOOKS_SHOWN_MAX) {
+        let (name, kind, configuration) =
+            (text(&webhook["webhook"]), text(&webhook["kind"]), text(&webhook["configuration"]));
+        let effect = match webhook["refuses"].as_bool() {
+            Some(false) => "pass without it",
+            _ => "are refused",
+        };
+        let since = webhook["dead_s"].as_u64().map_or_else(|| "unknown".to_owned(), duration);
+        let _ = writeln!(
+            out,
+            "WEBHOOK DEAD: {name} of {kind} {configuration} does not answer {server}, for {since}; writes that it is about {effect}: {}",
+            text(&webhook["remedy"])
+        );
+        if let Some(reason) = webhook["reason"].as_str() {
+            let _ = writeln!(out, "    {reason}");
+        }
+    }
+    if let Some(more @ 1..) = webhooks.len().checked_sub(WEBHOOKS_SHOWN_MAX) {
+        let _ = writeln!(out, "{more} more webhooks do not answer; --output json has all");
+    }
+    out
+}
+
 /// Meaning of the columns.
 fn legend(server: &str) -> String {
     format!(
@@ -350,6 +381,22 @@ mod tests {
         );
         assert_eq!(lines(&[valid]), "the first certificate of a to expire is serving, in 100d\n");
         assert_eq!(certificate_lines("a", &Value::Null), "", "of an older server");
+    }
+
+    #[test]
+    fn dead_webhooks_are_told_with_the_command_and_a_bound() {
+        let webhook = json!({
+            "webhook": "w.example.com", "kind": "ValidatingWebhookConfiguration", "configuration": "policies", "dead_s": 200,
+            "refuses": true, "reason": "connection refused", "remedy": "orch cluster bypass-webhook policies",
+        });
+        assert_eq!(
+            webhook_lines("a", &json!([webhook])),
+            "WEBHOOK DEAD: w.example.com of ValidatingWebhookConfiguration policies does not answer a, for 3m20s; writes that it is \
+             about are refused: orch cluster bypass-webhook policies\n    connection refused\n"
+        );
+        let many = webhook_lines("a", &json!(vec![webhook; 11]));
+        assert!(many.ends_with("\n3 more webhooks do not answer; --output json has all\n"), "{many}");
+        assert_eq!(webhook_lines("a", &Value::Null), "");
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub enum CertificateUse {
     Client(Client),
     /// Shown to kubelets.
     Kubelet,
+    /// Shown to aggregated servers, which know this server by it.
+    Proxy,
     /// Shown to a webhook.
     Webhook(Webhook),
     /// Authority of the servers.
@@ -58,6 +60,7 @@ impl CertificateUse {
             CertificateUse::Client(Client::Scheduler) => "client_scheduler",
             CertificateUse::Client(Client::ControllerManager) => "client_controller_manager",
             CertificateUse::Kubelet => "client_kubelet",
+            CertificateUse::Proxy => "client_proxy",
             CertificateUse::Webhook(Webhook::Token) => "webhook_token",
             CertificateUse::Webhook(Webhook::Authorization) => "webhook_authorization",
             CertificateUse::Webhook(Webhook::Audit) => "webhook_audit",
@@ -80,6 +83,7 @@ impl CertificateUse {
 pub fn remedy(name: &str) -> &'static str {
     match name {
         "authority_issuer" => "replace it in the authentication configuration or the file of --oidc-ca-file",
+        "client_proxy" => "replace the files of --proxy-client-cert-file and --proxy-client-key-file",
         name if name.starts_with("webhook_") || name.starts_with("authority_webhook_") => {
             "replace it in the webhook's client configuration"
         }
@@ -107,6 +111,7 @@ mod tests {
         ] {
             assert_eq!(remedy(used_as.name()), expected, "{used_as:?}");
         }
+        assert!(remedy(CertificateUse::Proxy.name()).contains("--proxy-client-key-file"));
         assert!(remedy(CertificateUse::IssuerAuthority.name()).contains("--oidc-ca-file"));
     }
 }

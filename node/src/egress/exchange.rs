@@ -15,7 +15,7 @@ use orch_api::egress::{EgressError, Outgoing, Reply};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Bytes of an answer's head, and of what is read ahead of it.
-pub(super) const HEAD_BYTES_MAX: usize = 64 << 10;
+pub(super) const HEAD_BYTES_MAX: u32 = 64 << 10;
 
 /// Time between two looks whether a connection of HTTP/2 still lives, and the wait for the answer: a dead one is left before
 /// the next requests wait for their time-outs on it.
@@ -57,13 +57,13 @@ impl Sender {
         if is_http2 {
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder.timer(TokioTimer::new()).keep_alive_interval(ALIVE_EVERY);
-            builder.keep_alive_timeout(ALIVE_WITHIN).max_header_list_size(HEAD_BYTES_MAX as u32);
+            builder.keep_alive_timeout(ALIVE_WITHIN).max_header_list_size(HEAD_BYTES_MAX);
             let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
             tokio::spawn(connection);
             return Ok(Sender(Wire::Several(sender)));
         }
         let mut builder = http1::Builder::new();
-        builder.max_buf_size(HEAD_BYTES_MAX);
+        builder.max_buf_size(HEAD_BYTES_MAX as usize);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         Ok(Sender(Wire::One(sender)))

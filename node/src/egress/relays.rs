@@ -123,7 +123,7 @@ impl Inner {
         }
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.timer(TokioTimer::new()).keep_alive_interval(ALIVE_EVERY);
-        builder.keep_alive_timeout(ALIVE_WITHIN).max_header_list_size(HEAD_BYTES_MAX as u32);
+        builder.keep_alive_timeout(ALIVE_WITHIN).max_header_list_size(HEAD_BYTES_MAX);
         let lost = |error: hyper::Error| BackendError::Lost(error.to_string());
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(lost)?;
         // Its errors show at the requests that it carries.

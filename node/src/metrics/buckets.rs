@@ -4,6 +4,9 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 
 use super::catalog::{CATALOG, Kind};
 
+/// Admission, by plugins and as a whole.
+pub(super) const ADMISSION: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
+
 /// Calls of webhooks: up to the 30 s that one may have.
 pub(super) const HOOKS: &[f64] = &[0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
 

@@ -14,8 +14,8 @@ use orch_proto::Brand;
 use orch_proto::brand::{KUBERNETES, ORCH};
 
 use super::buckets::{
-    ANSWERS, CONDITIONS, DEFAULT, ELSEWHERE, EXPRESSIONS, FLOW, HOOKS, LIVES, POLICIES, QUEUES, SEATS,
-    WATCHERS,
+    ADMISSION, ANSWERS, CONDITIONS, DEFAULT, ELSEWHERE, EXPRESSIONS, FLOW, HOOKS, LIVES, POLICIES, QUEUES,
+    SEATS, WATCHERS,
 };
 
 /// Type of a metric.
@@ -112,6 +112,7 @@ pub(super) fn metric(name: &str) -> Option<&'static Metric> {
 type Labels = &'static [&'static str];
 
 const NONE: Labels = &[];
+const ADMITTED: Labels = &["operation", "rejected", "type"];
 const API_SERVICE: Labels = &["name"];
 const API_SERVICE_REASON: Labels = &["name", "reason"];
 const BUILD: Labels = &[
@@ -185,9 +186,11 @@ catalog! {
     Counter Stable "_healthchecks_total" CHECK_STATUS "Checks of health by their result.";
     Gauge Alpha "aggregator_unavailable_apiservice" API_SERVICE "Whether the server of an APIService is not available.";
     Counter Alpha "aggregator_unavailable_apiservice_total" API_SERVICE_REASON "Times that the server of an APIService became unavailable, by reason.";
+    Histogram Stable "apiserver_admission_controller_admission_duration_seconds" HOOK_DURATION "Time that an admission plugin takes for a write." in ADMISSION;
     Counter Alpha "apiserver_admission_match_condition_evaluation_errors_total" HOOK_CONDITION "Evaluations of match conditions that ended in an error.";
     Histogram Alpha "apiserver_admission_match_condition_evaluation_seconds" HOOK_CONDITION "Time of evaluating the match conditions of a webhook." in CONDITIONS;
     Counter Alpha "apiserver_admission_match_condition_exclusions_total" HOOK_CONDITION "Writes that match conditions kept from a webhook.";
+    Histogram Stable "apiserver_admission_step_admission_duration_seconds" ADMITTED "Time that all admission plugins take to complete or to judge a write." in ADMISSION;
     Histogram Stable "apiserver_admission_webhook_admission_duration_seconds" HOOK_DURATION "Time of calls of admission webhooks, the handling of their answers included." in HOOKS;
     Counter Alpha "apiserver_admission_webhook_fail_open_count" HOOK "Failed calls of webhooks that the write went on without.";
     Counter Alpha "apiserver_admission_webhook_rejection_count" HOOK_REJECTION "Writes refused by a webhook or for its failure.";

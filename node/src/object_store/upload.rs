@@ -63,7 +63,7 @@ impl ObjectStore {
                 false => Err(failed("upload", Fault::Changed)),
             }
         };
-        let sent = given_up.run_until_cancelled(sending).await;
+        let sent = Box::pin(given_up.run_until_cancelled(sending)).await;
         let completed = match sent.unwrap_or_else(|| Err(failed("upload", Fault::GivenUp))) {
             Ok(etags) => self.complete(&etags, &access, &key, id).await,
             Err(error) => {

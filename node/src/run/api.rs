@@ -98,6 +98,8 @@ impl Api {
             let source = backup::Source::new(handle.clone(), cluster, places.clone());
             tokio::spawn(backup::keep_backups(plan, source, stopping.clone()));
         }
+        let outages = pipeline.webhooks.outages().clone();
+        let are_registered = controllers::registration(&pipeline);
         let resources = ResourceApi::new(pipeline, stopping.clone()).controlled(plan.flow);
         let resources = resources.watched_by(plan.clients.watches);
         let resources = resources.audited_by(auditor.clone()).reached_at(&reached_at);
@@ -107,11 +109,12 @@ impl Api {
         let (log, prepared) = (LogCheck::of_stderr(), gate.clone());
         let resources = resources
             .with_check("log", Scope::Liveness, move || log.passes(Instant::now()))
-            .with_check("informer-sync", Scope::Readiness, move || prepared.authorizers().are_prepared());
+            .with_check("informer-sync", Scope::Readiness, move || prepared.authorizers().are_prepared())
+            .with_check("autoregister-completion", Scope::Readiness, are_registered);
         let resources = encryption::with_kms_check(resources, plan.keys.as_ref(), plan.reloads_keys);
         let resources = resources.beside(cluster::PATHS).beside([encryption::REWRITE_PATH]);
         let resources = resources.beside([snapshot::SNAPSHOT_PATH]).beside(pages::PATHS);
-        let own = cluster::router(handle.clone(), plan.expiries.clone());
+        let own = cluster::router(handle.clone(), plan.expiries.clone(), outages);
         let own = own.merge(encryption::router(&plan.name, rewriter));
         let own = own.merge(snapshot::router(handle.clone(), cluster, places));
         let own = own.merge(pages::router(Pages::new(brand, std::mem::take(&mut plan.flags))));

@@ -49,6 +49,7 @@ pub(super) fn watched(
         (CertificateUse::ServingAuthority, &tls.server_authority),
         (CertificateUse::FrontProxyAuthority, &shared.front_proxy.requestheader_client_ca_file),
         (CertificateUse::Kubelet, &shared.connect.kubelet_client_certificate),
+        (CertificateUse::Proxy, &shared.webhooks.proxy_client_cert_file),
         (CertificateUse::KubeletAuthority, &shared.connect.kubelet_certificate_authority),
         (CertificateUse::IssuerAuthority, &shared.authentication.oidc.oidc_ca_file),
         (CertificateUse::SigningAuthority, &signing.cluster_signing_cert_file),

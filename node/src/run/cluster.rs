@@ -1,7 +1,7 @@
 //! `/orch/v1/cluster`: status and membership of the cluster, for administrators.
 //!
 //!     GET    /orch/v1/cluster                         leader, members (up or down, last heard, lag), and this node,
-//!                                                     its certificates included
+//!                                                     its certificates and dead webhooks included
 //!     GET    /orch/v1/cluster?survey=true             the same, after it has asked all members once more
 //!     POST   /orch/v1/cluster/members                 {"name": N, "address": "HOST:PORT"}: adds a learner
 //!     POST   /orch/v1/cluster/members/NAME/promote    a learner becomes a voter
@@ -38,6 +38,7 @@ use orch_api::follow::Applied;
 use orch_api::gate::Gate;
 use orch_api::http::{REQUEST_MAX, check_timeout_beside, finish_audit};
 use orch_api::metrics::TEXT_FORMAT;
+use orch_api::webhook::Outages;
 use orch_raft::member::{ChangeError, FoundError, node_id};
 use orch_raft::transport::{NodeId, Peer};
 use serde::{Deserialize, Serialize};
@@ -96,9 +97,10 @@ const UNDO_PATH: &str = "/orch/v1/cluster/undo";
 /// The paths without the name of a member in them.
 pub(super) const PATHS: [&str; 4] = [STATUS_PATH, FOUND_PATH, MEMBERS_PATH, UNDO_PATH];
 
-/// All paths. `expiries`: the certificates of this node, for its status.
-pub(super) fn router(handle: Handle, expiries: Expiries) -> Router {
-    let status_path = Router::new().route(STATUS_PATH, get(status)).with_state((handle.clone(), expiries));
+/// All paths. The certificates of this node and the webhooks that do not answer it are for its status.
+pub(super) fn router(handle: Handle, expiries: Expiries, outages: Outages) -> Router {
+    let status_path = Router::new().route(STATUS_PATH, get(status));
+    let status_path = status_path.with_state((handle.clone(), expiries, outages));
     Router::new()
         .route(MEMBERS_PATH, post(add))
         .route(FOUND_PATH, post(found))
@@ -205,9 +207,14 @@ fn refusal(error: &ApiError) -> Response {
     }
 }
 
-async fn status(State((handle, expiries)): State<(Handle, Expiries)>, request: Request) -> Response {
+async fn status(
+    State((handle, expiries, outages)): State<(Handle, Expiries, Outages)>,
+    request: Request,
+) -> Response {
     let status = async {
-        let view = view(handle.status()).with_certificates(&expiries.all(), OffsetDateTime::now_utc());
+        let now = OffsetDateTime::now_utc();
+        let view = view(handle.status()).with_certificates(&expiries.all(), now);
+        let view = view.with_outages(&outages.all(), SystemAmbient.now());
         json(StatusCode::OK, &view)
     };
     let is_survey = request.uri().query() == Some(SURVEY);

@@ -2,6 +2,10 @@
 //!
 //! Owns its form, which the command line and operators' programs read. It asks the member nothing.
 
+use std::sync::Arc;
+
+use orch_api::ambient::Timestamp;
+use orch_api::webhook::Outage;
 use orch_raft::member::{AgreementStatus, MemberStatus, SpaceStatus, Status};
 use orch_raft::transport::{NodeId, Peer};
 use serde::Serialize;
@@ -33,6 +37,30 @@ pub(super) struct ClusterView {
     /// Certificates of this node, the first to end first; empty in answers to changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     certificates: Vec<CertificateView>,
+    /// Admission webhooks that do not answer this node; absent while all do, and in answers to changes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    dead_webhooks: Vec<OutageView>,
+}
+
+/// A webhook that does not answer.
+#[derive(Serialize)]
+struct OutageView {
+    configuration: String,
+    /// Kind of the configuration.
+    kind: &'static str,
+    webhook: String,
+    /// The time since which this node takes it for dead, RFC 3339.
+    since: String,
+    /// Seconds since then.
+    dead_s: u64,
+    /// Calls without an answer.
+    calls: u64,
+    /// Writes that it is about are refused; otherwise they pass without it.
+    refuses: bool,
+    /// The last failure.
+    reason: String,
+    /// The command that leaves it out for a time.
+    remedy: String,
 }
 
 /// The end of a certificate.
@@ -150,6 +178,22 @@ impl ClusterView {
     pub(super) fn with_certificates(self, expiries: &[Expiry], now: OffsetDateTime) -> ClusterView {
         ClusterView { certificates: certificates(expiries, now), ..self }
     }
+
+    /// The same with `outages`, of webhooks that do not answer this node, as they are at `now`.
+    pub(super) fn with_outages(self, outages: &[Arc<Outage>], now: Timestamp) -> ClusterView {
+        let view = |outage: &Arc<Outage>| OutageView {
+            configuration: outage.configuration.to_string(),
+            kind: outage.kind,
+            webhook: outage.webhook.to_string(),
+            since: outage.since.seconds_text(),
+            dead_s: now.seconds().saturating_sub(outage.since.seconds()),
+            calls: outage.calls(),
+            refuses: outage.refuses,
+            reason: outage.reason(),
+            remedy: format!("orch cluster bypass-webhook {}", outage.configuration),
+        };
+        ClusterView { dead_webhooks: outages.iter().map(view).collect(), ..self }
+    }
 }
 
 fn certificates(expiries: &[Expiry], now: OffsetDateTime) -> Vec<CertificateView> {
@@ -237,6 +281,7 @@ pub(super) fn view(status: Status) -> ClusterView {
         space,
         agreement,
         certificates: Vec::new(),
+        dead_webhooks: Vec::new(),
     }
 }
 

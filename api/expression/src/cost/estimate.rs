@@ -186,6 +186,10 @@ impl<'a> Walk<'a> {
                 (size, result) => size.or(result),
             };
         }
+        if let ("dyn", [argument]) = (resolved.function.name, arguments.as_slice()) {
+            // The value is that of the argument.
+            size = Some(argument.size);
+        }
         let path = match (resolved.function.name, parts.first(), known.into_iter().next()) {
             (operators::INDEX, Some(part), Some(of)) => match self.checked.type_of(part.id) {
                 // As for loops: what has no path of its own is looked up behind an empty one.

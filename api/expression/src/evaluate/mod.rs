@@ -19,7 +19,8 @@ pub(crate) use self::meter::{Parts, Run};
 use crate::cost;
 use crate::error::{EvaluationError, Failure, fault, no_overload};
 use crate::functions::Code;
-use crate::tree::{Append, Bind, Call, Entry, Insert, Item, Matches, Node, Select};
+use crate::library::strings::{find_all_standing, find_standing};
+use crate::tree::{Append, Bind, Call, Entry, Find, Insert, Item, Matches, Node, Select, Wanted};
 use crate::value::{Key, MadeMap, Map, Val};
 
 /// A value, or the fault for which there is none.
@@ -42,6 +43,7 @@ pub(crate) fn evaluate<'v>(run: &mut Run<'v>, node: &'v Node) -> Outcome<'v> {
         Node::OptionalOrValue(parts) => optional_or_value(run, &parts.0, &parts.1),
         Node::Call(call) => self::call(run, call),
         Node::Matches(matches) => self::matches(run, matches),
+        Node::Find(find) => self::find(run, find),
         Node::List(items) => list(run, items),
         Node::Map(entries) => map(run, entries, None),
         Node::Object(object) => map(run, &object.members, Some(&object.name)),
@@ -218,6 +220,31 @@ fn matches<'v>(run: &mut Run<'v>, one: &'v Matches) -> Outcome<'v> {
 }
 
 #[inline(never)]
+fn find<'v>(run: &mut Run<'v>, one: &'v Find) -> Outcome<'v> {
+    let text = evaluate(run, &one.text)?;
+    let most = match &one.wanted {
+        Wanted::First | Wanted::All => -1,
+        Wanted::Most(most) => match evaluate(run, most)? {
+            Val::Int(most) => most,
+            _ => return Err(no_overload()),
+        },
+    };
+    let Val::Text(text) = &text else { return Err(no_overload()) };
+    let patterns = run.patterns;
+    let standing = &patterns[one.pattern];
+    let pattern = match &standing.compiled {
+        Ok(pattern) => pattern,
+        Err(reason) => return Err(fault(reason.to_string())),
+    };
+    let found = match one.wanted {
+        Wanted::First => find_standing(run, text, pattern)?,
+        Wanted::All | Wanted::Most(_) => find_all_standing(run, text, pattern, most)?,
+    };
+    run.charge(cost::of_match(text, &standing.source))?;
+    Ok(found)
+}
+
+#[inline(never)]
 fn list<'v>(run: &mut Run<'v>, items: &'v [Item]) -> Outcome<'v> {
     run.make_values(items.len())?;
     let mut values = Vec::with_capacity(items.len());
@@ -277,11 +304,12 @@ fn bind<'v>(run: &mut Run<'v>, one: &'v Bind) -> Outcome<'v> {
     result
 }
 
-/// `@result + [item]`: costs a name, a list of one, and a sum.
+/// `@result + [item]`: costs a name, a list of one, and a sum. A list of a literal is a literal, which costs nothing.
 #[inline(never)]
 fn append<'v>(run: &mut Run<'v>, one: &'v Append) -> Outcome<'v> {
     let item = evaluate(run, &one.item)?;
-    run.charge(2 + cost::LIST)?;
+    let list = if matches!(one.item, Node::Constant(_)) { 0 } else { cost::LIST };
+    run.charge(2 + list)?;
     run.make_values(2)?;
     match std::mem::replace(&mut run.slots[one.accumulator], Ok(Val::Null))? {
         Val::List(list) => {

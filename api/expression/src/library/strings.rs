@@ -49,6 +49,27 @@ pub(crate) fn matches<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'
 pub(crate) fn find<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
     let [Val::Text(text), Val::Text(source)] = arguments else { return Err(no_overload()) };
     let pattern = compiled(run, text, source, true)?;
+    find_in(run, text, &pattern)
+}
+
+/// The first match of a standing `pattern` in `text`, or the empty text.
+pub(crate) fn find_standing<'v>(run: &mut Run<'v>, text: &str, pattern: &Pattern) -> Outcome<'v> {
+    run.match_steps(pattern::steps(pattern.steps_of_byte(), length(text.len())))?;
+    find_in(run, text, pattern)
+}
+
+/// At most `most` matches of a standing `pattern` in `text`; all of a negative number.
+pub(crate) fn find_all_standing<'v>(
+    run: &mut Run<'v>,
+    text: &str,
+    pattern: &Pattern,
+    most: i64,
+) -> Outcome<'v> {
+    run.match_steps(pattern::steps(pattern.steps_of_byte(), length(text.len())))?;
+    find_all_in(run, text, pattern, most)
+}
+
+fn find_in<'v>(run: &mut Run<'v>, text: &str, pattern: &Pattern) -> Outcome<'v> {
     let found = pattern.find_at(text, 0).map_or("", |(start, end)| &text[start..end]);
     run.make_bytes(found.len())?;
     Ok(Val::text(found))
@@ -61,6 +82,10 @@ pub(crate) fn find_all<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<
         _ => return Err(no_overload()),
     };
     let pattern = compiled(run, text, source, true)?;
+    find_all_in(run, text, &pattern, most)
+}
+
+fn find_all_in<'v>(run: &mut Run<'v>, text: &str, pattern: &Pattern, most: i64) -> Outcome<'v> {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let (mut found, mut at, mut behind) = (Vec::new(), 0, None);
     while found.len() < most && at <= text.len() {

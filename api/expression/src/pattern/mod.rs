@@ -97,6 +97,18 @@ impl Pattern {
         Self::compile_with(pattern, limits, WhichCaptures::None, charge)
     }
 
+    /// Compiles a pattern that stands in an expression and whose places are asked for, and charges for it. It is no larger than one that
+    /// is known in an evaluation only.
+    ///
+    /// # Errors
+    /// As of [`Pattern::compile`].
+    pub(crate) fn compile_to_find(
+        pattern: &str,
+        charge: &mut dyn Charge,
+    ) -> Result<Result<Pattern, PatternError>, Exhausted> {
+        Self::compile_with(pattern, PatternLimits::UNKNOWN, WhichCaptures::Implicit, charge)
+    }
+
     fn compile_with(
         pattern: &str,
         limits: PatternLimits,

@@ -1,5 +1,7 @@
 //! The memory of tables (`docs/memory.md`).
 
+use std::sync::Arc;
+
 use super::*;
 
 /// Bytes of the blocks that a value of the tables owns.

@@ -100,6 +100,7 @@ impl<K: PolicyKind> Stored<K> {
     pub(super) fn series_names(&self, policy: &Policy<K>, binding: &Binding) -> (String, String) {
         let names = (policy.name.clone(), binding.name.clone());
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        // set: of the pairs that have series.
         let has_series = named.contains(&names) || named.len() < NAMED_PAIRS_MAX && named.insert(names);
         match has_series {
             true => (policy.name.to_string(), binding.name.to_string()),

@@ -96,7 +96,7 @@ impl Plugin for MutatingAdmissionPolicy {
     }
 }
 
-/// What the first round leaves for the second.
+/// The state of the first round, from which the second one goes on.
 #[derive(Clone, Debug, Default)]
 struct Memory {
     /// The object behind the policies.

@@ -1,4 +1,4 @@
-//! What a policy asks of a write besides its own rules: its binding, its parameters.
+//! Bindings and parameters of a policy, read for a write.
 
 use std::time::Duration;
 

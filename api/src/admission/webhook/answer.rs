@@ -47,7 +47,7 @@ pub(super) struct Answer {
 /// The reason why a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Nothing came back that could be read.
+    /// The answer is missing, or could not be read.
     Unanswered(String),
     /// An answer came back that breaks the rules.
     Invalid(String),
@@ -244,7 +244,7 @@ impl Outcome {
             (None, "") => format!("{by} without explanation"),
             (None, reason) => format!("{by}: {reason}"),
         };
-        // What is no code of a failure, or none at all, is that of a bad request.
+        // A missing code, and one of a success, count as that of a bad request.
         let code = code.filter(|code| (REFUSAL_CODE_MIN..=REFUSAL_CODE_MAX).contains(code));
         let code = u16::try_from(code.unwrap_or(REFUSAL_CODE_MIN)).unwrap_or(400);
         WebhookDenial { code, message, reason, details: details.map(Details::of_denial) }

@@ -212,7 +212,7 @@ impl<'a> Asking<'a> {
             Ok(body) => answer::read(&body, (&webhook.name, webhook.role), (version, &uid), brand),
             Err(error) => return Err(self.unanswered(webhook, allotted, &error)),
         };
-        self.note_health(webhook, allotted, !matches!(read, Err(Fault::Unanswered(_))));
+        self.note_health(webhook, allotted, unanswered_by(&read));
         let Answer { denial, patch: text, warnings, annotations } = read.map_err(Unallowed::Failed)?;
         call.note_annotations(attributes, annotations);
         // Texts that no header can hold are left out, as in the reference.
@@ -234,18 +234,27 @@ impl<'a> Asking<'a> {
         if is_cut_off || left.is_some_and(|left| left.is_zero()) {
             return Unallowed::Late;
         }
+        let reason = error.to_string();
         if !is_untried {
-            self.note_health(webhook, allotted, false);
+            self.note_health(webhook, allotted, Some(&reason));
         }
-        Unallowed::Failed(Fault::Unanswered(error.to_string()))
+        Unallowed::Failed(Fault::Unanswered(reason))
     }
 
-    /// Notes the end of a call. One that had less time than the webhook is to have tells of it only by an answer.
-    fn note_health(&self, webhook: &Webhook, allotted: Allotted, is_answered: bool) {
-        if !is_answered && !allotted.is_whole {
+    /// Notes the end of a call; `failure`: why it has no answer. One that had less time than the webhook is to have tells of it only
+    /// by an answer.
+    fn note_health(&self, webhook: &Webhook, allotted: Allotted, failure: Option<&str>) {
+        if failure.is_some() && !allotted.is_whole {
             return;
         }
-        let change = webhook.health.note(is_answered, self.callers.webhooks.elapsed());
+        let (outages, elapsed) = (self.callers.webhooks.outages(), self.callers.webhooks.elapsed());
+        let change = match failure {
+            Some(reason) => webhook.health.note_failure(reason, elapsed, |calls| {
+                let now = self.callers.ambient.now();
+                outages.begin(webhook.outage(now, calls, reason))
+            }),
+            None => webhook.health.note_answer(outages),
+        };
         if let Some(change) = change {
             metrics::note_health(webhook, change);
         }
@@ -279,4 +288,12 @@ fn sendable(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<ReviewVers
 fn note_passed(attributes: &Attributes<'_>, webhook: &Webhook, why: &str) {
     let key = || format!("{}/passed-{}", attributes.brand.group(super::lockout::GROUP), webhook.name);
     attributes.annotate(key, || format!("{}: {why}", webhook.configuration));
+}
+
+/// The reason why `read` is no answer.
+fn unanswered_by(read: &Result<Answer, Fault>) -> Option<&str> {
+    match read {
+        Err(Fault::Unanswered(reason)) => Some(reason),
+        _ => None,
+    }
 }

@@ -1,14 +1,19 @@
 //! The calls of one webhook of late: whether it answers.
 //!
-//! Owns two numbers. A webhook that did not answer its last [`DEAD_AFTER`] calls is dead: it is asked with a short time-out
-//! until it answers. One call in [`WHOLE_EVERY`] has the webhook's own time all the same, so that one that is slow and alive comes back.
-//! An answer that breaks the rules, and a refusal, are answers. The numbers are this node's, and begin anew
-//! with each change of the configuration.
+//! Owns two numbers, and the outage that is listed while the webhook is dead. A webhook that did not answer its last
+//! [`DEAD_AFTER`] calls is dead: it is asked with a short time-out until it answers. One call in [`WHOLE_EVERY`] has the webhook's
+//! own time all the same, so that one that is slow and alive comes back. An answer that breaks the rules, and a refusal, are
+//! answers. All are this node's, and begin anew with each change of the configuration.
 //!
 //! Invariant: calls that had less time than the webhook was to have count only where it answers. Callers see to it ([`Allotted`]).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::webhook::{Outage, Outages};
 
 /// Calls without an answer, one after the other, that make a webhook dead: one or two may be a restart.
 pub(super) const DEAD_AFTER: u32 = 3;
@@ -23,10 +28,12 @@ pub(super) const WHOLE_EVERY: Duration = Duration::from_secs(30);
 /// The calls of one webhook of late.
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    /// Calls without an answer since the last one with an answer.
+    /// Calls without an answer since the last one with an answer. Changed under the lock of `outage`, but for reading.
     unanswered: AtomicU32,
     /// Of a dead webhook: from when on, in milliseconds of the clock of the store, a call has the whole time.
     whole_from_ms: AtomicU64,
+    /// Invariant: there is one exactly while `unanswered` is at least [`DEAD_AFTER`].
+    outage: Mutex<Option<Arc<Outage>>>,
 }
 
 /// The time of one call.
@@ -61,20 +68,40 @@ impl Health {
         self.whole_from_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_ok()
     }
 
-    /// Notes the end of a call at `now` on the clock of the store. The result says whether the webhook has died or come back by it.
-    pub(super) fn note(&self, is_answered: bool, now: Duration) -> Option<Change> {
-        if is_answered {
-            let before = self.unanswered.swap(0, Ordering::Relaxed);
-            return (before >= DEAD_AFTER).then_some(Change::CameBack);
+    /// Notes an answer. The result says whether the webhook has come back by it.
+    pub(super) fn note_answer(&self, outages: &Outages) -> Option<Change> {
+        if self.unanswered.load(Ordering::Relaxed) == 0 {
+            return None;
         }
-        let add = |count: u32| Some(count.saturating_add(1));
-        let before =
-            self.unanswered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).unwrap_or(u32::MAX);
-        let has_died = before.saturating_add(1) == DEAD_AFTER;
-        if has_died {
-            self.whole_from_ms.store(millis(now.saturating_add(WHOLE_EVERY)), Ordering::Relaxed);
+        let mut outage = self.outage.lock();
+        self.unanswered.store(0, Ordering::Relaxed);
+        outages.end(outage.take()?);
+        Some(Change::CameBack)
+    }
+
+    /// Notes a call that ended at `now` on the clock of the store without an answer, for `reason`. `begin` lists the outage after
+    /// that many calls. The result says whether the webhook has died by it.
+    pub(super) fn note_failure(
+        &self,
+        reason: &str,
+        now: Duration,
+        begin: impl FnOnce(u64) -> Arc<Outage>,
+    ) -> Option<Change> {
+        let mut outage = self.outage.lock();
+        let unanswered = self.unanswered.load(Ordering::Relaxed).saturating_add(1);
+        self.unanswered.store(unanswered, Ordering::Relaxed);
+        match &*outage {
+            _ if unanswered < DEAD_AFTER => None,
+            Some(outage) => {
+                outage.note_call(reason);
+                None
+            }
+            None => {
+                *outage = Some(begin(unanswered.into()));
+                self.whole_from_ms.store(millis(now.saturating_add(WHOLE_EVERY)), Ordering::Relaxed);
+                Some(Change::Died)
+            }
         }
-        has_died.then_some(Change::Died)
     }
 }
 
@@ -92,6 +119,7 @@ pub(super) enum Change {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ambient::Timestamp;
 
     const OWN: Duration = Duration::from_secs(10);
 
@@ -99,27 +127,37 @@ mod tests {
         Allotted { timeout, is_whole: true }
     }
 
+    fn fail(health: &Health, outages: &Outages, now: Duration) -> Option<Change> {
+        health.note_failure("refused", now, |calls| {
+            let (of, names) = (("Kind", "kinds"), (&"c".into(), "w"));
+            outages.begin(Outage::new(of, names, true, Timestamp(1), (calls, "refused")))
+        })
+    }
+
     fn dead_at(now: Duration) -> Health {
-        let health = Health::default();
+        let (health, outages) = (Health::default(), Outages::default());
         for _ in 0..DEAD_AFTER {
-            health.note(false, now);
+            fail(&health, &outages, now);
         }
         health
     }
 
     #[test]
     fn a_webhook_is_dead_after_three_calls_without_an_answer_until_it_answers() {
-        let (health, now) = (Health::default(), Duration::ZERO);
+        let (health, outages, now) = (Health::default(), Outages::default(), Duration::ZERO);
         for _ in 1..DEAD_AFTER {
-            assert_eq!(health.note(false, now), None);
+            assert_eq!(fail(&health, &outages, now), None);
             assert_eq!(health.allot(OWN, None, now), whole(OWN));
+            assert!(outages.all().is_empty());
         }
-        assert_eq!(health.note(false, now), Some(Change::Died));
-        assert_eq!(health.note(false, now), None);
+        assert_eq!(fail(&health, &outages, now), Some(Change::Died));
+        assert_eq!(fail(&health, &outages, now), None);
+        assert_eq!(outages.all()[0].calls(), 4);
         assert_eq!(health.allot(OWN, None, now), whole(DEAD_TIMEOUT));
-        assert_eq!(health.note(true, now), Some(Change::CameBack));
-        assert_eq!(health.note(true, now), None);
+        assert_eq!(health.note_answer(&outages), Some(Change::CameBack));
+        assert_eq!(health.note_answer(&outages), None);
         assert_eq!(health.allot(OWN, None, now), whole(OWN));
+        assert!(outages.all().is_empty());
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod mutating;
 mod patched;
 mod prepared;
 mod review;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -32,15 +33,12 @@ use std::sync::Arc;
 use orch_bounded::WarningLimit;
 use orch_schema::excerpt::part;
 
-use self::answer::Role;
 pub use self::lockout::{BYPASS_UNTIL, GROUP as LOCKOUT_GROUP};
 pub(super) use self::mutating::MutatingAdmissionWebhook;
-use self::prepared::{Configurations, Found, Webhook};
+use self::prepared::Webhook;
 pub(super) use self::validating::ValidatingAdmissionWebhook;
-use super::matching::Asked;
-use super::{Attributes, View, policy};
+use super::{Attributes, policy};
 use crate::ambient::Ambient;
-use crate::follow::Maintained;
 use crate::webhook::Webhooks;
 
 /// Storage resource of the configurations of mutating webhooks.
@@ -72,34 +70,4 @@ impl Callers {
 fn is_asked_about(attributes: &Attributes<'_>) -> bool {
     let storage = &*attributes.resource.storage;
     storage != MUTATING && storage != VALIDATING && !policy::is_of_policies(attributes)
-}
-
-/// The webhooks whose rules name the resource of the write. `None`: they have to be brought up first.
-fn looked_up(
-    configurations: &Maintained<Configurations>,
-    (attributes, role): (&Attributes<'_>, Role),
-    view: &View,
-) -> Option<Vec<Found>> {
-    let applied = view.applied();
-    let source = match role {
-        Role::Mutating => MUTATING,
-        Role::Validating => VALIDATING,
-    };
-    if applied.state.collection(source).is_empty() {
-        return Some(Vec::new());
-    }
-    let found = configurations.try_read(applied, |known| known.of_resource(&attributes.resource.plural));
-    found.map(|mut found| {
-        keep_named(&mut found, attributes);
-        found
-    })
-}
-
-/// Leaves the webhooks that have a rule for the write.
-fn keep_named(found: &mut Vec<Found>, attributes: &Attributes<'_>) {
-    if !found.is_empty() {
-        let asked = Asked::of(attributes);
-        // few: the webhooks that administrators have for one resource.
-        found.retain(|found| found.webhook.matching.has_rule(&asked));
-    }
 }

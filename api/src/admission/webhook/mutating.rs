@@ -16,24 +16,23 @@ use orch_schema::value::Value;
 use super::answer::Role;
 use super::asking::{Allowed, Asking};
 use super::patched::applied;
-use super::prepared::{Configurations, Found};
+use super::prepared::Found;
 use super::review::Request;
+use super::stored::Stored;
 use super::trace::Call;
-use super::{Callers, is_asked_about, keep_named, looked_up};
+use super::{Callers, is_asked_about};
 use crate::admission::matching::{Names, Target, Version, back, shown_in};
 use crate::admission::{Additions, Attributes, Plugin, Refusal, Ruling, View, rule};
 use crate::error::ApiError;
-use crate::follow::Maintained;
 
 pub(in crate::admission) struct MutatingAdmissionWebhook {
-    configurations: Maintained<Configurations>,
+    stored: Stored,
     callers: Callers,
 }
 
 impl MutatingAdmissionWebhook {
     pub(in crate::admission) fn new(callers: Callers) -> Self {
-        let configurations = Maintained::new(|| Configurations::of(Role::Mutating));
-        MutatingAdmissionWebhook { configurations, callers }
+        MutatingAdmissionWebhook { stored: Stored::of(Role::Mutating), callers }
     }
 }
 
@@ -53,21 +52,9 @@ impl Plugin for MutatingAdmissionWebhook {
         view: &'a View,
         additions: &'a mut Additions,
     ) -> Ruling<'a> {
-        let looked = looked_up(&self.configurations, (attributes, Role::Mutating), view);
-        if looked.as_ref().is_some_and(Vec::is_empty) {
-            return rule(Ok(()));
-        }
+        let Some(looked) = self.stored.look_up(attributes, view) else { return rule(Ok(())) };
         Either::Right(Box::pin(async move {
-            let found = match looked {
-                Some(found) => found,
-                None => {
-                    let plural = &*attributes.resource.plural;
-                    let read = self.configurations.read(view.applied(), |known| known.of_resource(plural));
-                    let mut found = read.await;
-                    keep_named(&mut found, attributes);
-                    found
-                }
-            };
+            let found = self.stored.found(looked, attributes, view).await;
             let memory = additions.remembered::<Memory>().map(|memory| (*memory).clone());
             let mut mutating = Mutating {
                 asking: Asking::new(attributes, view, &self.callers),
@@ -98,7 +85,7 @@ impl Plugin for MutatingAdmissionWebhook {
     }
 }
 
-/// What the first round leaves for the second.
+/// The state of the first round, from which the second one goes on.
 #[derive(Clone, Debug, Default)]
 struct Memory {
     /// The object behind the webhooks, where there is a second round.

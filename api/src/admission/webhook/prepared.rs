@@ -22,8 +22,9 @@ use super::lockout::Lockout;
 use super::metrics;
 use super::review::ReviewVersion;
 use crate::admission::matching::Match;
+use crate::ambient::Timestamp;
 use crate::follow::Derived;
-use crate::webhook::ClientConfig;
+use crate::webhook::{ClientConfig, Outage};
 
 /// The time that a webhook has where its configuration names none: the default of the field.
 const TIMEOUT_SECONDS: i64 = 10;
@@ -132,7 +133,7 @@ impl Webhook {
         self.client.get_or_init(config).as_ref().map_err(String::as_str)
     }
 
-    /// What the configuration lets pass beside it.
+    /// Writes that the configuration lets pass although the webhook is dead.
     pub(super) fn lockout(&self, brand: &Brand) -> &Lockout {
         self.lockout.get_or_init(|| Lockout::of(&self.annotations, brand))
     }
@@ -142,6 +143,16 @@ impl Webhook {
         if self.health.is_dead() {
             metrics::note_health(self, HealthChange::CameBack);
         }
+    }
+
+    /// The outage of this webhook, which begins at `now` behind `calls` calls that have no answer, the last for `reason`.
+    pub(super) fn outage(&self, now: Timestamp, calls: u64, reason: &str) -> Outage {
+        let of = match self.role {
+            Role::Mutating => ("MutatingWebhookConfiguration", super::MUTATING),
+            Role::Validating => ("ValidatingWebhookConfiguration", super::VALIDATING),
+        };
+        let refuses = self.failure == FailurePolicy::Fail;
+        Outage::new(of, (&self.configuration, &self.name), refuses, now, (calls, reason))
     }
 
     /// Namespace and name of the service that is called; `None` of one with a URL.

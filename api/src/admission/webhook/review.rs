@@ -58,7 +58,7 @@ impl Request {
         let members = asked.document(shown, own).to_string();
         let mut text = Vec::with_capacity(2 * members.len());
         text.push(b',');
-        text.extend_from_slice(members[1..members.len() - 1].as_bytes());
+        text.extend_from_slice(&members.as_bytes()[1..members.len() - 1]);
         for (name, object) in [("object", object), ("oldObject", old)] {
             text.extend_from_slice(format!(",\"{name}\":").as_bytes());
             match object {
@@ -91,7 +91,7 @@ impl Request {
 /// Writes `object` behind its kind and `apiVersion`, which its tree does not have.
 fn write_object(text: &mut Vec<u8>, names: &Names, object: &Value) {
     let head = orch_schema::json!({"kind": &*names.kind, "apiVersion": &*names.api_version}).to_string();
-    // What a converter returned may have them.
+    // An object that a converter returned may have them.
     // few: two names.
     let has_head = ["kind", "apiVersion"].into_iter().any(|name| object.get(name).is_some());
     let members = match has_head {

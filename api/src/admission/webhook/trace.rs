@@ -1,4 +1,4 @@
-//! What the calls of webhooks leave behind in audit events: their keys and texts (facts/extension.md 4.6).
+//! Annotations of audit events about calls of webhooks: their keys and texts (facts/extension.md 4.6).
 
 use orch_rules::validate::names::qualified_name;
 use orch_schema::json;
@@ -10,7 +10,7 @@ use crate::admission::Attributes;
 /// Bytes of a patch in an annotation; a longer one is left out, since a part of it is no JSON.
 const PATCH_BYTES_MAX: usize = 3 << 10;
 
-/// One call: the webhook, and its round among mutating ones.
+/// A call of a webhook, with its round among mutating ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call<'a> {
     pub(super) found: &'a Found,

@@ -10,14 +10,14 @@ use orch_schema::value::Value;
 
 use super::answer::Role;
 use super::asking::Asking;
-use super::prepared::{Configurations, Found};
+use super::prepared::Found;
 use super::review::Request;
+use super::stored::Stored;
 use super::trace::Call;
-use super::{Callers, is_asked_about, keep_named, looked_up};
+use super::{Callers, is_asked_about};
 use crate::admission::matching::{Asked, Converted, Names, Version, converted};
 use crate::admission::{Additions, Attributes, Plugin, Refusal, Ruling, View, rule};
 use crate::error::ApiError;
-use crate::follow::Maintained;
 
 /// Bytes of the documents of one write that are on their way at once: each webhook is sent a copy. The largest object goes
 /// to ten at once; usual ones go to all.
@@ -26,14 +26,13 @@ const SENT_BYTES_MAX: usize = 32 << 20;
 const CALLS_MAX: usize = 64;
 
 pub(in crate::admission) struct ValidatingAdmissionWebhook {
-    configurations: Maintained<Configurations>,
+    stored: Stored,
     callers: Callers,
 }
 
 impl ValidatingAdmissionWebhook {
     pub(in crate::admission) fn new(callers: Callers) -> Self {
-        let configurations = Maintained::new(|| Configurations::of(Role::Validating));
-        ValidatingAdmissionWebhook { configurations, callers }
+        ValidatingAdmissionWebhook { stored: Stored::of(Role::Validating), callers }
     }
 }
 
@@ -53,21 +52,9 @@ impl Plugin for ValidatingAdmissionWebhook {
         view: &'a View,
         _additions: &'a mut Additions,
     ) -> Ruling<'a> {
-        let looked = looked_up(&self.configurations, (attributes, Role::Validating), view);
-        if looked.as_ref().is_some_and(Vec::is_empty) {
-            return rule(Ok(()));
-        }
+        let Some(looked) = self.stored.look_up(attributes, view) else { return rule(Ok(())) };
         Either::Right(Box::pin(async move {
-            let found = match looked {
-                Some(found) => found,
-                None => {
-                    let plural = &*attributes.resource.plural;
-                    let read = self.configurations.read(view.applied(), |known| known.of_resource(plural));
-                    let mut found = read.await;
-                    keep_named(&mut found, attributes);
-                    found
-                }
-            };
+            let found = self.stored.found(looked, attributes, view).await;
             let mut judging = Judging {
                 asking: Asking::new(attributes, view, &self.callers),
                 object,

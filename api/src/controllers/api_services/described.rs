@@ -1,7 +1,9 @@
 //! Asks aggregated servers what they serve, on every node, for discovery.
 //!
 //! Owns when each is asked: at first, when its APIService changes, each minute, and again and again while it does not answer. One
-//! that hangs delays no other, and its document is stale meanwhile.
+//! that hangs delays no other, and its document is stale meanwhile. So are OpenAPI documents read: where a server has none of
+//! version 3, one is made of its document of version 2. Documents are read one after the other, because each takes many times
+//! its bytes meanwhile.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,16 +13,18 @@ use http::Method;
 use orch_bounded::WarningLimit;
 use orch_raft::{Change, State, Store};
 use orch_schema::value::Value;
+use tokio::sync::Semaphore;
 
 use super::super::client::Client;
 use super::super::queue::Queue;
 use super::super::rounds::{Progress, Queued, Round, Rounds, end};
-use super::asking;
+use super::asking::{self, Unread};
 use crate::aggregation::described::{Description, Undescribed, of_aggregated, of_list, openapi_of_index};
+use crate::aggregation::openapi::Kept;
 use crate::aggregation::{API_SERVICES, Remote};
 use crate::error::ApiError;
 use crate::follow::{Applied, Derived};
-use crate::openapi::VERSION_3;
+use crate::openapi::{VERSION_2, VERSION_3};
 use crate::registry::discovery::{GROUP_STEM, LIST_KIND, VERSIONS};
 
 /// Servers that are asked at the same time.
@@ -67,6 +71,8 @@ pub(in crate::controllers) async fn run<S: Store>(client: &Client<S>) -> Result<
     let mut queue = Queue::default();
     queue.advance(client.store().elapsed());
     let work = Work { sources: [API_SERVICES.into()], queue };
+    let reading = Semaphore::new(1);
+    let reading = &reading;
     let mut rounds = Rounds::new(client, work.sources.clone(), work, AT_ONCE).await?;
     loop {
         let ended = |work: &mut Work, name: &Arc<str>, result| {
@@ -80,14 +86,19 @@ pub(in crate::controllers) async fn run<S: Store>(client: &Client<S>) -> Result<
             let remote = object.and_then(|object| Remote::of(name, &object));
             if remote.is_none() {
                 client.aggregation().descriptions().remove(name);
+                client.aggregation().documents().set(name, None);
             }
-            Some(describe(client, remote?))
+            Some(describe(client, remote?, reading))
         };
         rounds.start_all(due, ask).await?;
     }
 }
 
-async fn describe<S: Store>(client: &Client<S>, remote: Remote) -> Result<Progress, ApiError> {
+async fn describe<S: Store>(
+    client: &Client<S>,
+    remote: Remote,
+    reading: &Semaphore,
+) -> Result<Progress, ApiError> {
     let descriptions = client.aggregation().descriptions();
     if !remote.is_available {
         descriptions.set(&remote.name, Description::Stale);
@@ -100,7 +111,9 @@ async fn describe<S: Store>(client: &Client<S>, remote: Remote) -> Result<Progre
             let index = asking::ask(client, &remote, (Method::GET, VERSION_3), "application/json").await;
             let index = index.filter(asking::Answer::is_success).and_then(|index| index.document);
             let url = index.and_then(|index| openapi_of_index(&index, &remote.path()));
+            let makes_version3 = url.is_none();
             descriptions.set_openapi(&remote.name, url);
+            read_version2(client, &remote, makes_version3, reading).await;
             Ok(Progress::After(ASK_EVERY))
         }
         Err(reason) => {
@@ -113,6 +126,36 @@ async fn describe<S: Store>(client: &Client<S>, remote: Remote) -> Result<Progre
             }
             Ok(Progress::Waiting)
         }
+    }
+}
+
+/// Reads the server's OpenAPI document of version 2 again, if it has changed. `makes_version3`: it has none of version 3. One that
+/// does not answer keeps its last document.
+async fn read_version2<S: Store>(
+    client: &Client<S>,
+    remote: &Remote,
+    makes_version3: bool,
+    reading: &Semaphore,
+) {
+    let documents = client.aggregation().documents();
+    let known = documents.etag(&remote.name).filter(|(_, is_made)| *is_made == makes_version3);
+    let etag = known.map(|(etag, _)| etag).unwrap_or_default();
+    let accept = ("application/json", etag.as_str());
+    let answer = asking::ask_unless(client, remote, (Method::GET, VERSION_2), accept).await;
+    let Some(Unread { code, etag, body, .. }) = answer else { return };
+    match (code, body) {
+        (200, Some(body)) => {
+            // An error means that the semaphore was closed, which it never is.
+            let _reading = reading.acquire().await;
+            let (path, brand) = (remote.path(), client.registry().brand);
+            let read = move || Kept::of((&body[..], etag.as_str()), &path, makes_version3, brand);
+            // An error means that the runtime ends.
+            if let Ok(kept) = tokio::task::spawn_blocking(read).await {
+                documents.set(&remote.name, kept);
+            }
+        }
+        (404, _) => documents.set(&remote.name, None),
+        _ => {}
     }
 }
 

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::select;
 use orch_proto::Brand;
@@ -32,6 +33,7 @@ use super::client::{Client, Place, Propagation, for_each, is_overtaken};
 use super::turns::{Pace, any_changed};
 use crate::aggregation::API_SERVICES;
 use crate::error::ApiError;
+use crate::pipeline::Pipeline;
 use crate::registry::{Priority, Registry, Resource};
 
 /// Objects written at the same time: they share commits, and leave room for clients.
@@ -103,6 +105,26 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
         select(Box::pin(any_changed(&mut changed)), Box::pin(another)).await;
         pace.turn(store).await;
     }
+}
+
+/// A check of whether the built-in groups that `pipeline` serves are registered in the state of this node. Once they were, they count
+/// as registered as long as the process runs, as in the reference: an object that is deleted stays away until another node leads.
+pub fn registration<S: Store>(pipeline: &Arc<Pipeline<S>>) -> impl Fn() -> bool + Send + Sync + use<S> {
+    let (pipeline, is_done) = (pipeline.clone(), AtomicBool::new(false));
+    move || {
+        if !is_done.load(Ordering::Relaxed) && are_registered(&pipeline.registry(), &pipeline.store.state()) {
+            is_done.store(true, Ordering::Relaxed);
+        }
+        is_done.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether the objects of all built-in groups of `served` are in `state`.
+fn are_registered(served: &Registry, state: &State) -> bool {
+    let stored = state.collection(API_SERVICES);
+    let wanted = wanted(served).into_iter();
+    let mut built_in = wanted.filter(|(_, of)| of.management == Management::OnStart);
+    built_in.all(|(name, _)| stored.get(&name).is_some())
 }
 
 async fn take<S: Store>(client: &Client<S>, resource: &Arc<Resource>, step: Step) -> Result<(), ApiError> {

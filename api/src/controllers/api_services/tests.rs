@@ -49,6 +49,20 @@ async fn every_built_in_group_is_registered_and_available() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn registration_is_done_when_the_last_group_has_its_object_and_stays_done() {
+    let fixture = Fixture::new();
+    let is_done = registration(&fixture.pipeline());
+    assert!(!is_done());
+    fixture.while_running(run(&fixture.client()), 1).await;
+    fixture.delete(API_SERVICES, "v1.apps", json!({})).await;
+    assert!(!is_done(), "it was not looked at before");
+    fixture.while_running(run(&fixture.client()), 1).await;
+    assert!(is_done());
+    fixture.delete(API_SERVICES, "v1.apps", json!({})).await;
+    assert!(is_done());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_leader_mends_built_in_ones_once_and_leaves_those_of_others_alone() {
     let fixture = started().await;
     fixture.merge(API_SERVICES, "v1.apps", json!({"spec": {"versionPriority": 7}})).await;

@@ -4,7 +4,8 @@
 //! only loses the references to absent ones. An owner exists if the object with the reference's kind, scope and name
 //! has its uid: another kind, another namespace or a successor of the same name is another object. If an owner cannot
 //! be looked up (its kind is not served, or it is namespaced and the dependent is not) the dependent is left alone; where the kind
-//! is not served, until other kinds are. An owner whose end was seen is gone, also after its kind.
+//! is not served, until other kinds are. An owner whose end was seen is gone, also after its kind. Owners at aggregated servers are
+//! asked for ([`super::remote_owners`]), and nothing is done before their answers are there.
 //!
 //! The state must be no older than a read barrier: an object absent in it is gone for good, for no uid comes back.
 
@@ -20,6 +21,7 @@ use orch_schema::value::Value;
 use super::graph::{Graph, ObjectRef};
 use super::misplaced::CrossNamespaceOwner;
 use super::ownership::{FOREGROUND, ORPHAN, Ownership};
+use super::remote_owners::{Answer, Asked, QUESTIONS_MAX, Question, RemoteOwners};
 use crate::controllers::client::Propagation;
 use crate::registry::{Registry, Resource};
 
@@ -37,6 +39,10 @@ pub(super) struct Decision {
     pub misplaced: Option<CrossNamespaceOwner>,
     /// The kind of an owner is not served: the object is looked at again when other kinds are.
     pub unserved: bool,
+    /// Owners at aggregated servers that have to be asked for first; nothing else is decided then.
+    pub questions: Vec<Asked>,
+    /// An aggregated server keeps an owner: no change shows when that goes.
+    pub is_owned_elsewhere: bool,
 }
 
 /// A write, conditional on the object's revision.
@@ -74,6 +80,10 @@ enum Owner {
     Unresolvable,
     /// The owner's kind is not served.
     Unserved,
+    /// An aggregated server keeps the owner, and was not asked for it yet.
+    Unasked,
+    /// An aggregated server keeps the owner, and does not say whether it exists.
+    Unknown,
 }
 
 /// Input of decisions.
@@ -85,6 +95,8 @@ pub(super) struct View<'a> {
     pub graph: &'a Graph,
     /// The served kinds.
     pub registry: &'a Registry,
+    /// What aggregated servers say of owners.
+    pub owners: &'a RemoteOwners,
 }
 
 impl View<'_> {
@@ -121,7 +133,7 @@ impl View<'_> {
             let owner = match known.get(&asked) {
                 Some(&owner) => owner,
                 None => {
-                    let owner = self.owner(object, reference)?;
+                    let owner = self.owner(object, stored, reference)?;
                     known.insert(asked, owner);
                     owner
                 }
@@ -131,12 +143,30 @@ impl View<'_> {
         if owners.is_empty() {
             return Ok(Decision::default());
         }
+        let references = ownership.references();
+        // once: each is looked up by hash.
+        let is_owned_elsewhere = references.iter().any(|reference| self.owners.server(reference).is_some());
+        let questions = self.questions(object, ownership, &owners);
+        if !questions.is_empty() {
+            return Ok(Decision { questions, is_owned_elsewhere, ..Decision::default() });
+        }
         let lost = ownership.references().iter().zip(&owners);
         let lost = lost
             .filter(|(_, (owner, _))| matches!(owner, Owner::Absent | Owner::Unresolvable | Owner::Unserved));
         let misplaced = self.misplaced(object, &stored.index.uid, lost.map(|(reference, _)| reference));
         let decision = self.by_owners(object, stored, ownership, &owners)?;
-        Ok(Decision { misplaced, ..decision })
+        Ok(Decision { misplaced, is_owned_elsewhere, ..decision })
+    }
+
+    /// The owners that have to be asked for, each once.
+    fn questions(&self, object: &ObjectRef, ownership: &Ownership, owners: &[(Owner, &str)]) -> Vec<Asked> {
+        let unasked = ownership.references().iter().zip(owners);
+        let unasked = unasked.filter(|(_, (owner, _))| *owner == Owner::Unasked).take(QUESTIONS_MAX);
+        let question = |(reference, _): (&Value, &(Owner, &str))| {
+            let server = self.owners.server(reference)?;
+            Some((server.clone(), Question::of(server, reference, object.namespace())))
+        };
+        unasked.filter_map(question).collect()
     }
 
     fn by_owners(
@@ -146,9 +176,9 @@ impl View<'_> {
         ownership: &Ownership,
         owners: &[(Owner, &str)],
     ) -> Result<Decision, serde_json::Error> {
-        // once: three questions.
+        // once: a few questions.
         let any = |kind: Owner| owners.iter().any(|(owner, _)| *owner == kind);
-        if any(Owner::Unresolvable) || any(Owner::Unserved) {
+        if any(Owner::Unresolvable) || any(Owner::Unserved) || any(Owner::Unknown) {
             return Ok(Decision { unserved: any(Owner::Unserved), ..Decision::default() });
         }
         if any(Owner::Live) {
@@ -227,7 +257,17 @@ impl View<'_> {
         Ok(Decision { look, ..decision })
     }
 
-    fn owner(&self, dependent: &ObjectRef, reference: &Value) -> Result<Owner, serde_json::Error> {
+    fn owner(
+        &self,
+        dependent: &ObjectRef,
+        stored: &SharedObject,
+        reference: &Value,
+    ) -> Result<Owner, serde_json::Error> {
+        if let Some(server) = self.owners.server(reference) {
+            let question = Question::of(server, reference, dependent.namespace());
+            let answer = self.owners.answer(&question, stored.revision);
+            return Ok(remote_owner(answer, reference.text("uid")));
+        }
         let Some(resource) = self.resource(reference) else {
             // The end of the owner was seen, and after it that of its kind.
             let is_gone = self.graph.is_gone(reference.text("uid"));
@@ -273,6 +313,18 @@ impl Action {
 
     fn on(object: &ObjectRef, stored: &SharedObject, write: Write) -> Self {
         Action { object: object.clone(), uid: stored.index.uid.clone(), revision: stored.revision, write }
+    }
+}
+
+/// The owner with `uid`, of which an aggregated server says `answer`.
+fn remote_owner(answer: Option<&Answer>, uid: &str) -> Owner {
+    match answer {
+        None => Owner::Unasked,
+        Some(Answer::Unknown) => Owner::Unknown,
+        Some(Answer::Missing) => Owner::Absent,
+        Some(Answer::Found { uid: found, .. }) if found != uid => Owner::Absent,
+        Some(Answer::Found { is_waiting: true, .. }) => Owner::WaitingForDependents,
+        Some(Answer::Found { is_waiting: false, .. }) => Owner::Live,
     }
 }
 

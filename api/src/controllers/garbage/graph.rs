@@ -14,6 +14,8 @@ use orch_raft::object::SharedObject;
 use orch_raft::{Change, Index, ObjectPath, State};
 
 use super::edges::Edges;
+use super::remote_owners::RemoteOwners;
+use crate::aggregation::API_SERVICES;
 use crate::controllers::queue::Queue;
 use crate::controllers::turns::SETTLE;
 use crate::follow::Derived;
@@ -58,6 +60,8 @@ pub(super) struct Watched {
     storages: Vec<Arc<str>>,
     pub graph: Graph,
     pub queue: Queue<ObjectRef>,
+    /// What aggregated servers say of owners.
+    pub owners: RemoteOwners,
     /// Objects with an owner whose kind was not served when they were looked at.
     unserved: BTreeSet<ObjectRef>,
 }
@@ -114,6 +118,12 @@ impl Derived for Watched {
             let object = ObjectRef { storage: source.clone(), path: change.path.clone() };
             self.graph.note_end(index(&change.old), index(&change.new));
             self.graph.take_in(object, (index(&change.old), index(&change.new)), &mut self.queue);
+        }
+        if &**source == API_SERVICES && change.old.is_none() {
+            // Another server may keep their owners.
+            for object in std::mem::take(&mut self.unserved) {
+                self.queue.add(&object, SETTLE);
+            }
         }
         if change.new.is_none() {
             self.unserved.remove(&ObjectRef { storage: source.clone(), path: change.path.clone() });

@@ -59,6 +59,9 @@ impl View<'_> {
 
     fn is_elsewhere(&self, dependent: &ObjectRef, reference: &Value) -> bool {
         let (uid, name) = (reference.text("uid"), reference.text("name"));
+        if self.owners.server(reference).is_some() {
+            return false;
+        }
         let Some(resource) = self.resource(reference).filter(|resource| resource.namespaced) else {
             return false;
         };

@@ -7,7 +7,8 @@
 //!
 //!     changes -> graph -> queue -> (barrier) -> decide -> write -> changes ...
 //!
-//! Writes go on between turns: one that hangs holds up its own object alone.
+//! Writes go on between turns: one that hangs holds up its own object alone. So do questions to aggregated servers, which keep
+//! owners, too; a dependent is decided on when they are answered. Dependents that such servers keep are theirs to collect.
 //!
 //! Events are left out, as owners and as dependents: they expire.
 
@@ -16,6 +17,7 @@ mod edges;
 mod graph;
 mod misplaced;
 mod ownership;
+mod remote_owners;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use orch_bounded::WarningLimit;
-use orch_raft::{State, Store};
+use orch_raft::{Revision, State, Store};
 use orch_schema::json;
 use tokio::sync::Semaphore;
 
@@ -32,6 +34,7 @@ use self::decide::{Action, Decision, View, Write};
 use self::graph::{ObjectRef, Watched};
 use self::misplaced::{CrossNamespaceOwner, report};
 use self::ownership::Ownership;
+use self::remote_owners::{AGAIN, ASKED_ALREADY, Answer, Asked, Asking, Question};
 use super::client::{Client, Moment, Place, Propagation, for_each, is_overtaken};
 use super::queue::Queue;
 use super::turns::{SETTLE, Turns};
@@ -76,7 +79,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     client.follow_definitions().await;
     let served = client.follow();
     let storages = storages(served.seen());
-    let places = Semaphore::new(CONCURRENT_WRITES_MAX);
+    let (places, asking) = (Semaphore::new(CONCURRENT_WRITES_MAX), Asking::new());
     let mut turns: Turns<'_, S, Ended> = Turns::new(store, storages.iter().cloned()).following(served);
     let mut follower = Follower::new(Watched::new(storages, store.elapsed()), &client.newest().await?);
     let mut writes_under_way = 0;
@@ -88,7 +91,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
         queue.advance(store.elapsed());
         for work in ended {
             writes_under_way -= work.writes;
-            end(client, queue, work);
+            end(client, follower.value_mut(), work);
         }
         follow(&mut turns, &mut follower, store);
         for _ in 0..BATCHES_PER_TURN {
@@ -104,10 +107,12 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
             client.follow_definitions().await;
             follow(&mut turns, &mut follower, store);
             let (applied, registry) = (Applied::of(store), turns.served());
+            let servers = client.aggregation().all(&applied).await;
             let watched = follower.advance(&applied);
+            watched.owners.refresh(servers, &registry, store.elapsed());
             for decided in decide_all(client, &applied.state, &registry, watched, due) {
                 writes_under_way += decided.actions.len();
-                turns.start(carry_out(client, &places, decided));
+                turns.start(carry_out(client, (&places, &asking), decided));
             }
         }
     }
@@ -146,6 +151,10 @@ struct Decided {
     cause: ObjectRef,
     actions: Vec<Action>,
     misplaced: Option<CrossNamespaceOwner>,
+    /// Owners to ask for, in which case there is nothing else.
+    questions: Vec<Asked>,
+    /// The state that was decided in.
+    as_of: Revision,
 }
 
 /// Ended work for one object.
@@ -155,6 +164,8 @@ struct Ended {
     /// An object whose deletion the collector itself began, and goes on with at once.
     next: Option<ObjectRef>,
     result: Result<(), ApiError>,
+    answers: Vec<(Question, Answer)>,
+    as_of: Revision,
 }
 
 /// The decisions on `due` that ask for writes. Objects beyond [`WRITES_MAX`] go back to the queue.
@@ -172,9 +183,22 @@ fn decide_all<S: Store>(
             queue.put_back(&cause, Duration::ZERO);
             continue;
         }
-        let view = View { state, graph: &watched.graph, registry };
+        let view = View { state, graph: &watched.graph, registry, owners: &watched.owners };
         match view.decide(&cause) {
-            Ok(Decision { actions, look, misplaced, unserved }) => {
+            Ok(Decision { questions, .. }) if !questions.is_empty() => {
+                let questions = watched.owners.begin(questions);
+                match questions.is_empty() {
+                    true => watched.queue.put_back(&cause, ASKED_ALREADY),
+                    false => all.push(Decided {
+                        cause,
+                        actions: Vec::new(),
+                        misplaced: None,
+                        questions,
+                        as_of: state.applied(),
+                    }),
+                }
+            }
+            Ok(Decision { actions, look, misplaced, unserved, is_owned_elsewhere, .. }) => {
                 if unserved {
                     watched.await_kinds(cause.clone());
                 }
@@ -182,10 +206,14 @@ fn decide_all<S: Store>(
                 look.iter().for_each(|next| queue.add(next, Duration::ZERO));
                 if actions.is_empty() && misplaced.is_none() {
                     queue.done(&cause);
+                    if is_owned_elsewhere {
+                        queue.add(&cause, AGAIN);
+                    }
                     continue;
                 }
                 writes += actions.len();
-                all.push(Decided { cause, actions, misplaced });
+                let as_of = state.applied();
+                all.push(Decided { cause, actions, misplaced, questions: Vec::new(), as_of });
             }
             Err(error) => {
                 let ObjectRef { storage, path } = &cause;
@@ -199,9 +227,17 @@ fn decide_all<S: Store>(
     all
 }
 
-/// Reports and writes for one object; each write waits for a place.
-async fn carry_out<S: Store>(client: &Client<S>, places: &Semaphore, decided: Decided) -> Ended {
-    let Decided { cause, actions, misplaced } = decided;
+/// Asks, or reports and writes, for one object; each question and each write waits for a place.
+async fn carry_out<S: Store>(
+    client: &Client<S>,
+    (places, asking): (&Semaphore, &Asking),
+    decided: Decided,
+) -> Ended {
+    let Decided { cause, actions, misplaced, questions, as_of } = decided;
+    if !questions.is_empty() {
+        let answers = asking.ask_all(client, questions).await;
+        return Ended { cause, writes: 0, next: None, result: Ok(()), answers, as_of };
+    }
     let writes = actions.len();
     if let Some(misplaced) = misplaced {
         report(client, &misplaced).await;
@@ -216,13 +252,18 @@ async fn carry_out<S: Store>(client: &Client<S>, places: &Semaphore, decided: De
     // A failure counts for more than a write that was overtaken.
     let errors = written.await.into_iter().filter_map(Result::err);
     let result = errors.min_by_key(is_overtaken).map_or(Ok(()), Err);
-    Ended { cause, writes, next, result }
+    Ended { cause, writes, next, result, answers: Vec::new(), as_of }
 }
 
 /// Takes in the result of the work for one object.
-fn end<S: Store>(client: &Client<S>, queue: &mut Queue<ObjectRef>, ended: Ended) {
-    let Ended { cause, next, result, .. } = ended;
+fn end<S: Store>(client: &Client<S>, watched: &mut Watched, ended: Ended) {
+    let Ended { cause, next, result, answers, as_of, .. } = ended;
+    let queue = &mut watched.queue;
     match result {
+        Ok(()) if !answers.is_empty() => {
+            watched.owners.end(answers, as_of, client.store().elapsed());
+            queue.put_back(&cause, Duration::ZERO);
+        }
         Ok(()) => {
             queue.done(&cause);
             next.iter().for_each(|next| queue.add(next, Duration::ZERO));

@@ -414,3 +414,111 @@ async fn a_decision_that_was_overtaken_does_nothing() {
     assert!(is_overtaken(&error), "{error:?}");
     assert!(fixture.exists("secrets", "n/d-0"));
 }
+
+/// An aggregated server that answers each request with the code and document that it was told last, 503 before that.
+#[derive(Debug, Default)]
+struct Telling {
+    answer: parking_lot::Mutex<Option<(u16, Value)>>,
+    asked: std::sync::atomic::AtomicUsize,
+}
+
+impl Telling {
+    fn tell(&self, code: u16, document: Value) {
+        *self.answer.lock() = Some((code, document));
+    }
+}
+
+impl crate::aggregation::Relay for Telling {
+    fn relay(
+        &self,
+        _server: crate::aggregation::Server,
+        request: http::Request<axum::body::Body>,
+    ) -> futures::future::BoxFuture<
+        'static,
+        Result<http::Response<axum::body::Body>, crate::connect::BackendError>,
+    > {
+        assert_eq!(request.uri().path(), "/apis/a.example.com/v1/namespaces/n/widgets/w");
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let (code, document) = self.answer.lock().clone().unwrap_or((503, Value::Null));
+        let answer = http::Response::builder().status(code);
+        let answer = answer.body(axum::body::Body::from(document.to_string())).unwrap();
+        Box::pin(std::future::ready(Ok(answer)))
+    }
+}
+
+/// A server with an available aggregated one for widgets, and a secret `n/d` that the widget `w` with the uid `u` owns.
+async fn owned_elsewhere() -> (Fixture, Arc<Telling>) {
+    use crate::aggregation::described::Description;
+    let server = Arc::new(Telling::default());
+    let aggregation = crate::aggregation::Aggregation::none(crate::follow::Builder::Caller)
+        .through(server.clone(), crate::webhook::Routing::ClusterAddress);
+    let fixture = Fixture::with_aggregation(aggregation);
+    fixture.namespace("n").await;
+    let service = json!({"type": "ExternalName", "externalName": "things.example.com"});
+    fixture.create("services", "n", json!({"metadata": {"name": "s"}, "spec": service})).await;
+    let spec = json!({
+        "group": "a.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+        "insecureSkipTLSVerify": true, "service": {"namespace": "n", "name": "s"},
+    });
+    let name = "v1.a.example.com";
+    fixture.create(API_SERVICES, "", json!({"metadata": {"name": name}, "spec": spec})).await;
+    let there = json!({"status": {"conditions": [{"type": "Available", "status": "True", "reason": "R"}]}});
+    let client = fixture.client();
+    let resource = client.stored_resource(API_SERVICES).unwrap();
+    client
+        .patch(Place { resource: &resource, path: name }, orch_rules::Action::Status, &there)
+        .await
+        .unwrap();
+    let widgets = json!({"resource": "widgets", "scope": "Namespaced", "responseKind": {"kind": "Widget"}});
+    client.aggregation().descriptions().set(&name.into(), Description::Current([widgets].into()));
+    let owner = json!({"apiVersion": "a.example.com/v1", "kind": "Widget", "name": "w", "uid": "u"});
+    let secret = json!({"metadata": {"name": "d", "ownerReferences": [owner]}});
+    fixture.create("secrets", "n", secret).await;
+    (fixture, server)
+}
+
+const API_SERVICES: &str = crate::aggregation::API_SERVICES;
+
+fn widget(uid: &str) -> Value {
+    json!({"kind": "Widget", "metadata": {"name": "w", "uid": uid}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dependent_of_an_aggregated_owner_stays_until_the_live_server_says_that_it_is_gone() {
+    let (fixture, server) = owned_elsewhere().await;
+    let client = fixture.client();
+    let missing =
+        json!({"kind": "Status", "reason": "NotFound", "details": {"name": "w", "kind": "widgets"}});
+    let steps = async {
+        let later = || fixture.store().sleep(AGAIN + Duration::from_secs(2));
+        later().await;
+        let said = [(404, Value::Null), (500, missing.clone()), (200, widget("u"))];
+        for (code, document) in said {
+            server.tell(code, document.clone());
+            later().await;
+            assert!(fixture.exists("secrets", "n/d"), "{code} {document}");
+        }
+        assert!(server.asked.load(Ordering::Relaxed) < 12, "it is asked once a minute");
+        server.tell(404, missing.clone());
+        later().await;
+        assert!(!fixture.exists("secrets", "n/d"));
+    };
+    fixture.beside(run(&client), steps).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn dependents_of_one_aggregated_owner_ask_once_and_another_uid_is_another_owner() {
+    let (fixture, server) = owned_elsewhere().await;
+    let owner = json!({"apiVersion": "a.example.com/v1", "kind": "Widget", "name": "w", "uid": "u"});
+    for at in 0..200 {
+        let secret = json!({"metadata": {"name": format!("d-{at}"), "ownerReferences": [owner.clone()]}});
+        fixture.create("secrets", "n", secret).await;
+    }
+    server.tell(200, widget("u"));
+    run_for(&fixture, 20).await;
+    assert!(server.asked.load(Ordering::Relaxed) < 20, "{server:?}");
+    assert_eq!(fixture.state().collection("secrets").len(), 201);
+    server.tell(200, widget("another"));
+    run_for(&fixture, 20).await;
+    assert!(fixture.state().collection("secrets").is_empty());
+}

@@ -80,7 +80,9 @@ impl<S: Store> Api<S> {
             return response;
         }
         let authenticated = self.authenticate(arrived).await?;
-        if let Some(remote) = self.remote_of(arrived).await {
+        if let Some(remote) = self.remote_of(arrived).await
+            && !self.pipeline.aggregation.makes_version3(&remote, &arrived.path)
+        {
             return Box::pin(self.answer_elsewhere(authenticated, remote, upload)).await;
         }
         match parse_path(&arrived.path) {

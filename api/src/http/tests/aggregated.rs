@@ -332,3 +332,34 @@ async fn openapi_documents_of_a_server_are_in_the_index_and_come_from_it() {
     assert!(scripted.seen.lock()[0].starts_with(&format!("GET {URL} ")));
     assert_eq!(server.get("/openapi/v3/apis/apps/v1").await.json()["openapi"], "3.0.0");
 }
+
+#[tokio::test]
+async fn documents_of_version_2_are_merged_and_those_of_version_3_made_of_them() {
+    use crate::aggregation::openapi::Kept;
+    let (server, scripted, aggregation) = server(Scripted::default(), "True").await;
+    let answer = json!({"200": {"description": "OK", "schema": {"$ref": "#/definitions/com.example.Thing"}}});
+    let paths = json!({
+        "/apis/a.example.com/v1/things": {"get": {"operationId": "listThings", "responses": answer}},
+        "/apis/apps/v1/deployments": {"get": {"responses": {}}},
+    });
+    let definitions = json!({"com.example.Thing": {"type": "object", "description": "A thing."}});
+    let text = json!({"swagger": "2.0", "paths": paths, "definitions": definitions}).to_string();
+    let before = server.get("/openapi/v2").await;
+    let kept = Kept::of((text.as_bytes(), "\"1\""), "/apis/a.example.com/v1", true, &orch_proto::brand::ORCH);
+    aggregation.documents().set(&"v1.a.example.com".into(), Some(kept.unwrap()));
+    let merged = server.get("/openapi/v2").await;
+    assert_ne!(before.headers["etag"], merged.headers["etag"]);
+    let (before, merged) = (before.json(), merged.json());
+    assert_eq!(merged["definitions"]["com.example.Thing"]["description"], "A thing.");
+    assert_eq!(merged["paths"]["/apis/a.example.com/v1/things"]["get"]["operationId"], "listThings");
+    assert_eq!(merged["paths"]["/apis/apps/v1/deployments"], before["paths"]["/apis/apps/v1/deployments"]);
+    let count = |document: &Value| document["paths"].as_object().unwrap().len();
+    assert_eq!(count(&merged), count(&before) + 1);
+    let index = server.get("/openapi/v3").await.json();
+    let url = index["paths"]["apis/a.example.com/v1"]["serverRelativeURL"].as_str().unwrap().to_owned();
+    let made = server.get(&url).await.json();
+    assert_eq!(made["components"]["schemas"]["com.example.Thing"]["description"], "A thing.");
+    assert_eq!(scripted.seen.lock().len(), 0, "no server is asked by a reader");
+    aggregation.descriptions().set_openapi(&"v1.a.example.com".into(), Some(url.clone()));
+    assert_eq!(server.get(&url).await.text, "text", "its own counts");
+}

@@ -8,6 +8,7 @@ mod declared;
 mod deletion;
 mod eviction;
 mod field_validation;
+mod import;
 mod metadata;
 mod parts;
 mod patches;

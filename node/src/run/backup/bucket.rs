@@ -87,7 +87,7 @@ async fn copy(
     copied: &mut Option<PathBuf>,
     given_up: &CancellationToken,
 ) -> anyhow::Result<()> {
-    let stored = or_given_up(given_up, bucket.list(plan.names.begin())).await?;
+    let stored = Box::pin(or_given_up(given_up, bucket.list(plan.names.begin()))).await?;
     if copied.as_ref() != Some(&backup.path) {
         // A node that was restarted finds what it copied before; so does one whose comparison failed.
         let is_listed = stored.iter().any(|one| one.name == backup.name);
@@ -98,7 +98,7 @@ async fn copy(
                 tokio::task::spawn_blocking(move || prove(&path)).await??
             }
         };
-        if !is_listed || !or_given_up(given_up, bucket.holds(&backup.name, &expected)).await? {
+        if !is_listed || !Box::pin(or_given_up(given_up, bucket.holds(&backup.name, &expected))).await? {
             if is_listed && backup.tested.is_none() {
                 // Either may be the good one.
                 bail!(
@@ -106,13 +106,13 @@ async fn copy(
                     backup.name
                 );
             }
-            bucket.upload(&backup.name, &backup.path, &expected, given_up).await?;
+            Box::pin(bucket.upload(&backup.name, &backup.path, &expected, given_up)).await?;
         }
         *copied = Some(backup.path.clone());
     }
     let names = stored.iter().map(|one| &*one.name);
     for old in plan.names.surplus(names, &backup.name, plan.keep) {
-        or_given_up(given_up, bucket.remove(old)).await?;
+        Box::pin(or_given_up(given_up, bucket.remove(old))).await?;
     }
     Ok(())
 }

@@ -228,6 +228,45 @@ fn a_budget_that_is_used_up_ends_the_policy_with_one_error() {
 }
 
 #[test]
+fn evaluations_of_policies_take_their_time_from_the_request() {
+    let numbers = vec!["'no'"; 5_000].join(",");
+    let cheap = json!({"validations": [{"expression": format!("!(object.data.k in [{numbers}])")}]});
+    let programs = ValidatingPrograms::compile(&cheap, &ORCH);
+    let write = config_map(json!({"k": "v"}));
+    let request = Arc::new(orch_schema::budget::Budget::of(200_000));
+    let judge = || {
+        request.enter(|| {
+            let run = |input: &Input<'_>| programs.validate(input, FailurePolicy::Ignore);
+            evaluate(&write, &Answers::default(), run).said
+        })
+    };
+    assert_eq!(judge(), [Said::Holds]);
+    let judged = (0..1_000).take_while(|_| judge() == [Said::Holds]).count();
+    assert!((10..500).contains(&judged), "{judged} were judged");
+    assert!(request.check().is_err(), "the request has ended, whatever the policy says of its failures");
+}
+
+#[test]
+fn large_texts_and_growing_values_end_within_the_cost() {
+    let large = config_map(json!({"k": "ab".repeat(1_500_000)}));
+    let out_of_cost = |source: &str| {
+        let spec = json!({"validations": [{"expression": source}]});
+        match said(&spec, &large).as_slice() {
+            [Said::Failed(reason)] => reason.contains("cost") || reason.contains("budget"),
+            _ => false,
+        }
+    };
+    for source in [
+        "object.data.k.split('').all(x, object.data.k.contains(x + 'c'))",
+        "object.data.k.matches('^(a|b|ab){1,900}$') && object.data.k.contains(object.data.k)",
+        "lists.range(100000).map(x, object.data.k + string(x)).size() > 0",
+        "lists.range(1000).all(x, lists.range(1000).all(y, lists.range(1000).all(z, x + y + z >= 0)))",
+    ] {
+        assert!(out_of_cost(source), "{source}");
+    }
+}
+
+#[test]
 fn mutations_make_documents() {
     let spec = json!({
         "variables": [{"name": "k", "expression": "object.data.k"}],

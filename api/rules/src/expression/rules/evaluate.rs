@@ -4,14 +4,12 @@
 //! (vectors/cel). Old values are found by the names of properties, the keys of maps, and the key properties of lists; an
 //! item of another list has none. A part that is as it was may break a rule that is no transition rule: that is a warning.
 
-use std::cell::OnceCell;
-use std::collections::HashMap;
-
 use orch_expression::schema::Declared;
 use orch_expression::{Budget, EvaluationError, Limits, Program, Val, charge_request};
 use orch_proto::Brand;
-use orch_schema::value::{Map, SmolStr, Value};
+use orch_schema::value::Value;
 
+use super::place::{Keyed, Pair, Place, Step};
 use super::{Children, Compiled, Node, OldUse, Reason, Rule, SchemaRules};
 use crate::validate::errors::ERRORS_SHOWN_MAX;
 use crate::validate::{FieldError, FieldErrorKind, FieldErrors, Path};
@@ -24,8 +22,6 @@ const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 const MESSAGE_OUT_OF_BUDGET: &str = "messageExpression evaluation failed due to running out of cost budget, no further \
                                      validation rules will be run";
-/// Errors of the root have this path in the reference.
-const ROOT: &str = "<nil>";
 
 /// What the rules say of an object.
 #[derive(Debug, Default)]
@@ -122,74 +118,6 @@ struct Walk<'b> {
     /// A part that is as it was may go on to break a rule.
     forgives: bool,
     has_ended: bool,
-}
-
-/// A value, and the value before it.
-struct Pair<'v> {
-    new: &'v Value,
-    old: &'v Value,
-    /// Compared once, and only where a rule is broken, since most rules hold.
-    is_unchanged: OnceCell<bool>,
-}
-
-impl Pair<'_> {
-    fn is_unchanged(&self) -> bool {
-        *self.is_unchanged.get_or_init(|| self.new == self.old)
-    }
-}
-
-/// Where a value stands.
-struct Place<'p> {
-    step: Step<'p>,
-    own: Option<Pair<'p>>,
-    /// The nearest value around whose old value was found.
-    around: Option<&'p Pair<'p>>,
-    /// It is `apiVersion` or `kind` of the object, whose errors stay errors.
-    is_head: bool,
-}
-
-/// The way from the value around.
-enum Step<'p> {
-    Root,
-    /// A part of a schema.
-    Base(&'p Path),
-    Property(&'p Place<'p>, &'p str),
-    Key(&'p Place<'p>, &'p str),
-    Index(&'p Place<'p>, usize),
-}
-
-impl<'p> Place<'p> {
-    fn of(step: Step<'p>, new: &'p Value, old: Option<&'p Value>, around: Option<&'p Pair<'p>>) -> Place<'p> {
-        let own = old.map(|old| Pair { new, old, is_unchanged: OnceCell::new() });
-        Place { step, own, around, is_head: false }
-    }
-
-    /// A part of the value here.
-    fn part<'q>(&'q self, step: Step<'q>, new: &'q Value, old: Option<&'q Value>) -> Place<'q>
-    where
-        'p: 'q,
-    {
-        Place::of(step, new, old, self.own.as_ref().or(self.around))
-    }
-
-    fn old(&self) -> Option<&'p Value> {
-        self.own.as_ref().map(|pair| pair.old)
-    }
-
-    fn is_root(&self) -> bool {
-        matches!(self.step, Step::Root)
-    }
-
-    fn path(&self) -> Path {
-        match self.step {
-            Step::Root => Path::new(ROOT),
-            Step::Base(path) => path.clone(),
-            Step::Property(around, name) if around.is_root() => Path::new(name),
-            Step::Property(around, name) => around.path().child(name),
-            Step::Key(around, key) => around.path().key(key),
-            Step::Index(around, at) => around.path().index(at),
-        }
-    }
 }
 
 impl<'b> Walk<'b> {
@@ -403,35 +331,4 @@ fn error(reason: Reason, path: Path, value: &Value, detail: &str) -> FieldError 
             FieldError { path, kind: FieldErrorKind::Duplicate, message: "Duplicate value".to_owned() }
         }
     }
-}
-
-/// Old items of a list by the values of their key properties.
-struct Keyed<'v> {
-    keys: &'v [SmolStr],
-    items: HashMap<Vec<&'v Value>, &'v Value>,
-}
-
-impl<'v> Keyed<'v> {
-    fn of(keys: &'v [SmolStr], old: &'v Value) -> Keyed<'v> {
-        let mut items = HashMap::new();
-        for item in old.as_array().into_iter().flatten() {
-            // Of repeated keys the first counts.
-            if let Some(key) = key_of(keys, item) {
-                items.entry(key).or_insert(item);
-            }
-        }
-        Keyed { keys, items }
-    }
-
-    fn find(&self, item: &'v Value) -> Option<&'v Value> {
-        self.items.get(&key_of(self.keys, item)?).copied()
-    }
-}
-
-/// The values of the key properties of an item; `None` if one is absent or no scalar.
-fn key_of<'v>(keys: &[SmolStr], item: &'v Value) -> Option<Vec<&'v Value>> {
-    let item: &Map = item.as_object()?;
-    keys.iter()
-        .map(|key| item.get(key).filter(|value| !value.is_object() && !value.is_array() && !value.is_null()))
-        .collect()
 }

@@ -13,6 +13,7 @@ mod compile;
 mod definition;
 mod evaluate;
 mod field_path;
+mod place;
 #[cfg(test)]
 mod tests;
 

@@ -17,7 +17,8 @@ fn decided(fixture: &Fixture, object: &str) -> Vec<String> {
     let watched =
         Follower::new(Watched::new(storages, std::time::Duration::ZERO), &Applied::certain(state.clone()));
     let graph = &watched.value().graph;
-    let view = View { state: &state, graph, registry: &registry };
+    let owners = RemoteOwners::default();
+    let view = View { state: &state, graph, registry: &registry, owners: &owners };
     let object = ObjectRef { storage: storage.into(), path: path.into() };
     let Decision { actions, look, .. } = view.decide(&object).unwrap();
     let actions = actions.into_iter().map(|action| match action.write {

@@ -1,0 +1,309 @@
+//! Functions, each with its cost.
+
+use super::plain::Plain;
+
+/// The value of a call and its cost, or the text of its fault.
+type Called = Result<(Plain, u64), String>;
+
+/// `size` times `tenths` tenths, rounded up.
+fn tenths(size: u64, tenths: u64) -> u64 {
+    (size * tenths).div_ceil(10)
+}
+
+/// A value as messages write it.
+pub(super) fn text(value: &Plain) -> String {
+    match value {
+        Plain::Text(text) => text.clone(),
+        Plain::Int(number) => number.to_string(),
+        Plain::Bool(truth) => truth.to_string(),
+        Plain::Double(number) => number.to_string(),
+        other => panic!("no message writes {other:?}"),
+    }
+}
+
+fn int(number: Option<i64>) -> Called {
+    number.map(|number| (Plain::Int(number), 1)).ok_or_else(|| "integer overflow".to_owned())
+}
+
+fn boolean(truth: bool, cost: u64) -> Called {
+    Ok((Plain::Bool(truth), cost))
+}
+
+pub(super) fn call(name: &str, is_method: bool, arguments: &[Plain]) -> Called {
+    match (name, arguments) {
+        ("_==_", [one, other]) => boolean(one.equals(other), tenths(one.size().min(other.size()), 1)),
+        ("_!=_", [one, other]) => boolean(!one.equals(other), tenths(one.size().min(other.size()), 1)),
+        ("_<_" | "_<=_" | "_>_" | "_>=_", [one, other]) => {
+            let order = one.order(other);
+            let holds = match name {
+                "_<_" => order.is_some_and(std::cmp::Ordering::is_lt),
+                "_<=_" => order.is_some_and(std::cmp::Ordering::is_le),
+                "_>_" => order.is_some_and(std::cmp::Ordering::is_gt),
+                _ => order.is_some_and(std::cmp::Ordering::is_ge),
+            };
+            let is_text = matches!(one, Plain::Text(_));
+            boolean(holds, if is_text { tenths(one.size().min(other.size()), 1) } else { 1 })
+        }
+        ("!_", [Plain::Bool(truth)]) => boolean(!truth, 1),
+        ("_[_]", [of, key]) => match (of.get(key), of) {
+            (Some(value), _) => Ok((value.clone(), 1)),
+            (None, Plain::List(_)) => Err(format!("index out of bounds: {}", text(key))),
+            (None, _) => Err(format!("no such key: {}", text(key))),
+        },
+        ("_[?_]" | "_?._", [Plain::Optional(of), key]) => {
+            let found = of.as_ref().and_then(|of| of.get(key)).cloned();
+            Ok((Plain::Optional(found.map(Box::new)), 1))
+        }
+        ("_[?_]" | "_?._", [of, key]) => Ok((Plain::Optional(of.get(key).cloned().map(Box::new)), 1)),
+        ("@in", [wanted, Plain::List(items)]) => {
+            boolean(items.iter().any(|item| item.equals(wanted)), crate::length(items.len()))
+        }
+        ("@in", [key, map]) => boolean(map.get(key).is_some(), 1),
+        ("size", [of]) => int(i64::try_from(of.size()).ok()),
+        ("optional.of", [value]) => Ok((Plain::Optional(Some(Box::new(value.clone()))), 1)),
+        ("optional.none", []) => Ok((Plain::Optional(None), 1)),
+        ("hasValue", [Plain::Optional(value)]) => boolean(value.is_some(), 1),
+        ("value", [Plain::Optional(Some(value))]) => Ok(((**value).clone(), 1)),
+        ("value", [Plain::Optional(None)]) => Err("optional.none() dereference".to_owned()),
+        ("first", [Plain::List(items)]) => Ok((Plain::Optional(items.first().cloned().map(Box::new)), 1)),
+        ("last", [Plain::List(items)]) => Ok((Plain::Optional(items.last().cloned().map(Box::new)), 1)),
+        ("@insert", [Plain::Map(map), key, value]) => {
+            let mut map = map.clone();
+            if map.iter().any(|(own, _)| own.equals(key)) {
+                return Err(format!("insert failed: key {} already exists", text(key)));
+            }
+            map.push((key.clone(), value.clone()));
+            Ok((Plain::Map(map), 1))
+        }
+        ("dyn", [value]) => Ok((value.clone(), 1)),
+        ("string", [value]) => Ok((Plain::Text(text(value)), 1)),
+        ("_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "-_" | "int" | "double", arguments) => {
+            arithmetic(name, arguments)
+        }
+        (name, [Plain::Text(of), rest @ ..]) => of_text(name, is_method, of, rest),
+        (name, [Plain::List(items), rest @ ..]) => of_list(name, items, rest),
+        ("lists.range", [Plain::Int(end)]) => {
+            let items: Vec<Plain> = (0..*end).map(Plain::Int).collect();
+            let cost = crate::length(items.len()) + 11;
+            Ok((Plain::List(items), cost))
+        }
+        other => panic!("no expression here calls {other:?}"),
+    }
+}
+
+fn arithmetic(name: &str, arguments: &[Plain]) -> Called {
+    match (name, arguments) {
+        ("_+_", [Plain::Int(one), Plain::Int(other)]) => int(one.checked_add(*other)),
+        ("_-_", [Plain::Int(one), Plain::Int(other)]) => int(one.checked_sub(*other)),
+        ("_*_", [Plain::Int(one), Plain::Int(other)]) => int(one.checked_mul(*other)),
+        ("_/_", [Plain::Int(_), Plain::Int(0)]) => Err("division by zero".to_owned()),
+        ("_%_", [Plain::Int(_), Plain::Int(0)]) => Err("modulus by zero".to_owned()),
+        ("_/_", [Plain::Int(one), Plain::Int(other)]) => int(one.checked_div(*other)),
+        ("_%_", [Plain::Int(one), Plain::Int(other)]) => int(one.checked_rem(*other)),
+        ("-_", [Plain::Int(one)]) => int(one.checked_neg()),
+        ("_+_", [Plain::Double(one), Plain::Double(other)]) => Ok((Plain::Double(one + other), 1)),
+        ("_-_", [Plain::Double(one), Plain::Double(other)]) => Ok((Plain::Double(one - other), 1)),
+        ("_*_", [Plain::Double(one), Plain::Double(other)]) => Ok((Plain::Double(one * other), 1)),
+        ("_/_", [Plain::Double(one), Plain::Double(other)]) => Ok((Plain::Double(one / other), 1)),
+        ("-_", [Plain::Double(one)]) => Ok((Plain::Double(-one), 1)),
+        ("_+_", [Plain::Text(one), Plain::Text(other)]) => {
+            let sum = Plain::Text(format!("{one}{other}"));
+            let cost = tenths(sum.size(), 1);
+            Ok((sum, cost))
+        }
+        ("_+_", [Plain::List(one), Plain::List(other)]) => {
+            Ok((Plain::List(one.iter().chain(other).cloned().collect()), 1))
+        }
+        #[expect(clippy::cast_precision_loss, reason = "the language rounds")]
+        ("double", [Plain::Int(number)]) => Ok((Plain::Double(*number as f64), 1)),
+        ("double" | "int", [number @ (Plain::Double(_) | Plain::Int(_))]) if name == kind(number) => {
+            Ok((number.clone(), 1))
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "the range was tested")]
+        ("int", [Plain::Double(number)]) if number.abs() < 9_223_372_036_854_775_808.0 => {
+            Ok((Plain::Int(*number as i64), 1))
+        }
+        ("int", [Plain::Double(_)]) => Err("integer overflow".to_owned()),
+        other => panic!("no expression here calculates {other:?}"),
+    }
+}
+
+fn kind(number: &Plain) -> &'static str {
+    if let Plain::Int(_) = number { "int" } else { "double" }
+}
+
+fn of_text(name: &str, is_method: bool, of: &str, rest: &[Plain]) -> Called {
+    let letters: Vec<char> = of.chars().collect();
+    let size = crate::length(letters.len());
+    let out_of_range = |at: i64| Err(format!("index out of range: {at}"));
+    match (name, rest) {
+        ("startsWith", [Plain::Text(part)]) => boolean(of.starts_with(part.as_str()), tenths(size, 1)),
+        ("endsWith", [Plain::Text(part)]) => boolean(of.ends_with(part.as_str()), tenths(size, 1)),
+        ("contains", [Plain::Text(part)]) => {
+            let other = crate::length(part.chars().count());
+            boolean(of.contains(part.as_str()), tenths(size, 1) * tenths(other, 1))
+        }
+        // Patterns here are letters that mean themselves, at the start of the text or anywhere.
+        ("matches", [Plain::Text(pattern)]) => {
+            let holds = match pattern.strip_prefix('^') {
+                Some(start) => of.starts_with(start),
+                None => of.contains(pattern.as_str()),
+            };
+            let cost = tenths(size + 1, 1) * crate::length(pattern.chars().count()).div_ceil(4);
+            boolean(holds, if is_method { cost } else { 1 })
+        }
+        ("lowerAscii", []) => Ok((Plain::Text(of.to_ascii_lowercase()), tenths(size, 1))),
+        ("upperAscii", []) => Ok((Plain::Text(of.to_ascii_uppercase()), tenths(size, 1))),
+        ("trim", []) => Ok((Plain::Text(of.trim().to_owned()), tenths(size, 1))),
+        ("indexOf", [Plain::Text(part)]) => {
+            let part: Vec<char> = part.chars().collect();
+            let at = (0..=letters.len()).find(|at| letters[*at..].starts_with(&part));
+            let at = at.map_or(-1, |at| i64::try_from(at).unwrap());
+            Ok((Plain::Int(at), crate::length(of.len()) / 10))
+        }
+        ("charAt", [Plain::Int(at)]) => match usize::try_from(*at) {
+            Ok(place) if place <= letters.len() => {
+                Ok((Plain::Text(letters.get(place).map(char::to_string).unwrap_or_default()), 1))
+            }
+            _ => out_of_range(*at),
+        },
+        ("substring", [Plain::Int(start), ends @ ..]) => {
+            let end = match ends {
+                [Plain::Int(end)] => *end,
+                _ => i64::try_from(letters.len()).unwrap(),
+            };
+            if !ends.is_empty() && *start > end {
+                return Err(format!("invalid substring range. start: {start}, end: {end}"));
+            }
+            let (Ok(from), Ok(to)) = (usize::try_from(*start), usize::try_from(end)) else {
+                return out_of_range(if *start < 0 { *start } else { end });
+            };
+            if from > letters.len() {
+                return out_of_range(*start);
+            }
+            if to > letters.len() {
+                return out_of_range(end);
+            }
+            Ok((Plain::Text(letters[from..to].iter().collect()), tenths(size, 1)))
+        }
+        ("replace", [Plain::Text(old), Plain::Text(new)]) => {
+            Ok((Plain::Text(of.replace(old, new)), tenths(size, 2)))
+        }
+        ("split", [Plain::Text(separator)]) if separator.is_empty() => Ok((
+            Plain::List(letters.iter().map(|letter| Plain::Text(letter.to_string())).collect()),
+            tenths(size, 2),
+        )),
+        ("split", [Plain::Text(separator)]) => {
+            let parts = of.split(separator.as_str()).map(|part| Plain::Text(part.to_owned()));
+            Ok((Plain::List(parts.collect()), tenths(size, 2)))
+        }
+        other => panic!("no expression here calls {other:?}"),
+    }
+}
+
+fn of_list(name: &str, items: &[Plain], rest: &[Plain]) -> Called {
+    let size = crate::length(items.len());
+    let traversal: u64 = items.iter().map(Plain::traversal).sum();
+    let pairs = match items.first() {
+        Some(Plain::Text(_)) => size * size * 21 / 10 + 11,
+        _ => size * size * 2 + 11,
+    };
+    match (name, rest) {
+        (name, [Plain::List(other)]) if name.starts_with("sets.") => of_sets(name, items, other),
+        ("isSorted", []) => {
+            let holds =
+                items.windows(2).all(|pair| !pair[0].order(&pair[1]).is_some_and(std::cmp::Ordering::is_gt));
+            boolean(holds, traversal)
+        }
+        ("sum", []) => {
+            let mut sum: Option<i64> = Some(0);
+            for item in items {
+                let Plain::Int(number) = item else { panic!("no expression here adds {item:?}") };
+                sum = sum.and_then(|sum| sum.checked_add(*number));
+            }
+            int(sum).map(|(sum, _)| (sum, traversal))
+        }
+        ("min" | "max", []) => {
+            let mut found = items.first().ok_or_else(|| format!("{name} called on empty list"))?;
+            for item in items {
+                let order = item.order(found);
+                let is_better = if name == "min" {
+                    order.is_some_and(std::cmp::Ordering::is_lt)
+                } else {
+                    order.is_some_and(std::cmp::Ordering::is_gt)
+                };
+                found = if is_better { item } else { found };
+            }
+            Ok((found.clone(), traversal))
+        }
+        ("indexOf", [wanted]) => {
+            let at = items.iter().position(|item| item.equals(wanted));
+            Ok((Plain::Int(at.map_or(-1, |at| i64::try_from(at).unwrap())), traversal))
+        }
+        ("slice", [Plain::Int(start), Plain::Int(end)]) => sliced(items, *start, *end),
+        ("flatten", []) => {
+            let flat = items.iter().flat_map(|item| match item {
+                Plain::List(inner) => inner.clone(),
+                other => vec![other.clone()],
+            });
+            Ok((Plain::List(flat.collect()), size + 11))
+        }
+        ("distinct", []) => Ok((Plain::List(kept_once(items)), pairs)),
+        ("sort", []) => {
+            let mut sorted = items.to_vec();
+            sorted.sort_by(|one, other| one.order(other).unwrap_or(std::cmp::Ordering::Equal));
+            Ok((Plain::List(sorted), pairs))
+        }
+        ("reverse", []) => Ok((Plain::List(items.iter().rev().cloned().collect()), size + 11)),
+        ("join", rest) => {
+            let separator = match rest {
+                [Plain::Text(separator)] => separator.as_str(),
+                _ => "",
+            };
+            let parts: Vec<String> = items.iter().map(text).collect();
+            let joined = Plain::Text(parts.join(separator));
+            let cost = tenths(joined.size(), 2);
+            Ok((joined, cost))
+        }
+        other => panic!("no expression here calls {other:?}"),
+    }
+}
+
+fn of_sets(name: &str, one: &[Plain], other: &[Plain]) -> Called {
+    let has_all = |one: &[Plain], other: &[Plain]| {
+        other.iter().all(|wanted| one.iter().any(|item| item.equals(wanted)))
+    };
+    let pairs = crate::length(one.len()) * crate::length(other.len());
+    match name {
+        "sets.contains" => boolean(has_all(one, other), pairs + 1),
+        "sets.equivalent" => boolean(has_all(one, other) && has_all(other, one), 2 * pairs + 1),
+        "sets.intersects" => {
+            let holds = other.iter().any(|wanted| has_all(one, std::slice::from_ref(wanted)));
+            boolean(holds, pairs + 1)
+        }
+        other => panic!("no expression here calls {other}"),
+    }
+}
+
+fn sliced(items: &[Plain], start: i64, end: i64) -> Called {
+    let reason = match (usize::try_from(start), usize::try_from(end)) {
+        (Ok(from), Ok(to)) if from > to => "start index must be less than or equal to end index".to_owned(),
+        (Ok(_), Ok(to)) if to > items.len() => format!("list is length {}", items.len()),
+        (Ok(from), Ok(to)) => {
+            return Ok((Plain::List(items[from..to].to_vec()), crate::length(to - from) + 11));
+        }
+        _ => "negative indexes not supported".to_owned(),
+    };
+    Err(format!("cannot slice({start}, {end}), {reason}"))
+}
+
+/// The items without those that are equal to one before.
+fn kept_once(items: &[Plain]) -> Vec<Plain> {
+    let mut kept: Vec<Plain> = Vec::new();
+    for item in items {
+        if !kept.iter().any(|own| own.equals(item)) {
+            kept.push(item.clone());
+        }
+    }
+    kept
+}

@@ -1,0 +1,102 @@
+//! A second evaluator, and what it says of the first one.
+//!
+//! Owns an evaluator without places, slots, borrowed values or folded nodes ([`walk`]): it walks the tree that the parser
+//! made, copies each value, and takes its costs from the tables of the reference. Expressions, schemas and documents are
+//! made from bytes ([`shape`], [`write`]), so that a failing case is made smaller byte by byte. Both evaluators have to agree
+//! on the value, on the cost of what met no fault, and on the text of a single fault; where several faults meet, the language
+//! leaves open which one is told. The estimate has to be no lower than the cost.
+
+mod calls;
+mod plain;
+mod shape;
+mod walk;
+mod write;
+
+use proptest::prelude::*;
+
+use self::plain::Plain;
+use self::shape::{Bytes, Shape, ShapeSizes};
+use self::walk::Walk;
+use self::write::Writer;
+use crate::environments::{OldSelf, rule_scope};
+use crate::schema::{Keywords, Root, SchemaTypes};
+use crate::{Allowance, Ast, Budget, EvaluationError, Limits, PatternLimits};
+
+/// Functions whose estimate the reference takes from another operand than the cost, or from another factor.
+const ESTIMATED_OTHERWISE: [&str; 7] =
+    ["startsWith(", "endsWith(", "join(", "split(", "indexOf(", "sort()", "distinct()"];
+
+/// An expression over a document with a schema.
+#[derive(Debug)]
+struct Case {
+    shape: Shape,
+    source: String,
+    document: orch_schema::value::Value,
+}
+
+fn case(bytes: &[u8]) -> Case {
+    let mut bytes = Bytes::of(bytes);
+    let shape = Shape::root(&mut bytes);
+    let document = shape.document(&mut bytes);
+    let source = Writer::over(&shape, &mut bytes).condition();
+    Case { shape, source, document }
+}
+
+/// Whether the case compiles.
+fn judge(case: &Case) -> Result<bool, String> {
+    let declared = Keywords::with_prefix("x-orch-").declare(&case.shape.schema(), Root::Part);
+    let declared = declared.ok_or("the schema has no type")?;
+    let types = std::sync::Arc::new(SchemaTypes::of(&declared));
+    let scope = rule_scope(&types, &declared, OldSelf::Value, "brand");
+    let mut charge = Allowance::of(u64::MAX);
+    let ast = Ast::check(&case.source, &scope, &mut charge).map_err(|_| "no steps are left")?;
+    let Ok(ast) = ast else { return Ok(false) };
+    let estimate = ast.estimate(&ShapeSizes(&case.shape));
+    let mut walk = Walk::over(Plain::of(&case.document, &case.shape));
+    let expected = walk.value(ast.expression());
+    let program = ast.program(PatternLimits::STANDING, &mut charge).map_err(|_| "no steps are left")?;
+    let variables = [Some(declared.read(&case.document)), None];
+    let mut budget = Budget::UNBOUNDED;
+    let found = program.evaluate(&variables, Limits::CALL, &mut budget);
+    let cost = u64::MAX - budget.left();
+    match (&found, &expected) {
+        // Both meters end an evaluation; the slow one has none.
+        (Err(EvaluationError::Cost), _) => return Ok(true),
+        (Ok(found), Ok(expected)) if Plain::from(found) == *expected => {}
+        (Err(found), Err(expected)) if walk.faults > 1 || found.to_string() == *expected => {}
+        _ => return Err(format!("found {found:?}, expected {expected:?}")),
+    }
+    if walk.faults == 0 && cost != walk.cost {
+        return Err(format!("costs {cost}, expected {}", walk.cost));
+    }
+    let has_estimate = !ESTIMATED_OTHERWISE.iter().any(|name| case.source.contains(name));
+    if has_estimate && walk.faults == 0 && estimate.max < cost {
+        return Err(format!("costs {cost}, estimated as {estimate:?}"));
+    }
+    Ok(true)
+}
+
+proptest! {
+    #[test]
+    fn both_evaluators_agree(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let case = case(&bytes);
+        if let Err(reason) = judge(&case) {
+            prop_assert!(false, "{}\n{reason}\nover {}", case.source, case.document);
+        }
+    }
+}
+
+#[test]
+fn most_expressions_that_are_made_compile() {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state.to_be_bytes()[0]
+    };
+    let compiled = (0..400).filter(|_| {
+        let bytes: Vec<u8> = (0..400).map(|_| next()).collect();
+        judge(&case(&bytes)) == Ok(true)
+    });
+    let compiled = compiled.count();
+    assert!(compiled > 360, "{compiled} of 400");
+}

@@ -1,0 +1,247 @@
+//! The walk: what the language says of each node, with the reference's cost of it.
+
+use cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators,
+};
+
+use super::calls;
+use super::plain::Plain;
+
+/// A value, or the text of the fault for which there is none.
+pub(super) type Told = Result<Plain, String>;
+
+/// Conversions of literals are literals.
+const CONVERSIONS: [&str; 5] = ["bool", "double", "dyn", "int", "string"];
+
+/// Names before those of functions.
+const FAMILIES: [&str; 3] = ["lists", "optional", "sets"];
+
+pub(super) struct Walk {
+    pub(super) cost: u64,
+    /// Faults that were met, also those that something forgave.
+    pub(super) faults: usize,
+    names: Vec<(String, Told)>,
+}
+
+impl Walk {
+    /// A walk with `own` as the variable `self`.
+    pub(super) fn over(own: Plain) -> Walk {
+        Walk { cost: 0, faults: 0, names: vec![("self".to_owned(), Ok(own))] }
+    }
+
+    pub(super) fn value(&mut self, node: &IdedExpr) -> Told {
+        if let Some(value) = literal(node) {
+            return Ok(value);
+        }
+        match &node.expr {
+            Expr::Ident(name) => {
+                self.cost += 1;
+                let found = self.names.iter().rev().find(|(own, _)| own == name);
+                found.unwrap_or_else(|| panic!("{name} is no name here")).1.clone()
+            }
+            Expr::Select(select) => self.select(select),
+            Expr::Call(call) => self.call(call),
+            Expr::List(list) => {
+                let mut items = Vec::new();
+                for (at, element) in list.elements.iter().enumerate() {
+                    match (self.value(element)?, list.optional_indices.contains(&at)) {
+                        (value, false) => items.push(value),
+                        (Plain::Optional(Some(value)), true) => items.push(*value),
+                        (_, true) => {}
+                    }
+                }
+                self.cost += 10;
+                Ok(Plain::List(items))
+            }
+            Expr::Map(map) => {
+                let mut made: Vec<(Plain, Plain)> = Vec::new();
+                for entry in &map.entries {
+                    let EntryExpr::MapEntry(entry) = &entry.expr else { panic!("no entry of a map") };
+                    let (key, value) = (self.value(&entry.key)?, self.value(&entry.value)?);
+                    let value = match (value, entry.optional) {
+                        (value, false) => value,
+                        (Plain::Optional(Some(value)), true) => *value,
+                        (_, true) => continue,
+                    };
+                    if made.iter().any(|(own, _)| own.equals(&key)) {
+                        return self.fault(format!("Failed with repeated key: {}", calls::text(&key)));
+                    }
+                    made.push((key, value));
+                }
+                self.cost += 30;
+                Ok(Plain::Map(made))
+            }
+            Expr::Comprehension(one) => self.comprehension(one),
+            other => panic!("no expression here has {other:?}"),
+        }
+    }
+
+    pub(super) fn fault(&mut self, text: impl Into<String>) -> Told {
+        self.faults += 1;
+        Err(text.into())
+    }
+
+    fn select(&mut self, select: &SelectExpr) -> Told {
+        let operand = self.value(&select.operand)?;
+        let key = Plain::Text(select.field.clone());
+        if select.test {
+            return Ok(Plain::Bool(operand.get(&key).is_some()));
+        }
+        self.cost += 1;
+        match operand {
+            Plain::Optional(value) => {
+                let found = value.and_then(|value| value.get(&key).cloned());
+                Ok(Plain::Optional(found.map(Box::new)))
+            }
+            operand => match operand.get(&key) {
+                Some(value) => Ok(value.clone()),
+                None => self.fault(format!("no such key: {}", select.field)),
+            },
+        }
+    }
+
+    fn truth(&mut self, node: &IdedExpr) -> Result<bool, String> {
+        match self.value(node)? {
+            Plain::Bool(truth) => Ok(truth),
+            other => panic!("the checker lets no {other:?} pass as a truth value"),
+        }
+    }
+
+    fn call(&mut self, call: &CallExpr) -> Told {
+        // `sets.contains` is one name of a function.
+        let family = call.target.as_deref().and_then(|target| match &target.expr {
+            Expr::Ident(name) if FAMILIES.contains(&name.as_str()) => Some(name),
+            _ => None,
+        });
+        let target = call.target.as_deref().filter(|_| family.is_none());
+        let name =
+            family.map_or_else(|| call.func_name.clone(), |family| format!("{family}.{}", call.func_name));
+        let parts: Vec<&IdedExpr> = target.into_iter().chain(&call.args).collect();
+        match (name.as_str(), parts.as_slice()) {
+            (operators::LOGICAL_AND, [one, other]) => self.logical(one, other, false),
+            (operators::LOGICAL_OR, [one, other]) => self.logical(one, other, true),
+            (operators::CONDITIONAL, [condition, one, other]) => {
+                let branch = if self.truth(condition)? { one } else { other };
+                self.value(branch)
+            }
+            ("@not_strictly_false", [condition]) => {
+                let truth = self.truth(condition);
+                self.cost += 1;
+                Ok(Plain::Bool(truth.unwrap_or(true)))
+            }
+            ("orValue", [one, other]) => {
+                let one = self.value(one)?;
+                self.cost += 1;
+                match one {
+                    Plain::Optional(Some(value)) => Ok(*value),
+                    _ => self.value(other),
+                }
+            }
+            ("or", [one, other]) => {
+                let one = self.value(one)?;
+                self.cost += 1;
+                match one {
+                    Plain::Optional(None) => self.value(other),
+                    some => Ok(some),
+                }
+            }
+            (name, parts) => {
+                let mut arguments = Vec::new();
+                for part in parts {
+                    arguments.push(self.value(part)?);
+                }
+                let is_searched_free = name == "@in" && literal(parts[1]).is_some();
+                let is_method = target.is_some();
+                match calls::call(name, is_method, &arguments) {
+                    Ok((value, cost)) => {
+                        self.cost += if is_searched_free { 0 } else { cost };
+                        Ok(value)
+                    }
+                    Err(text) => self.fault(text),
+                }
+            }
+        }
+    }
+
+    /// `&&` and `||`: an operand that is `decides` decides, also where the other one is a fault.
+    fn logical(&mut self, one: &IdedExpr, other: &IdedExpr, decides: bool) -> Told {
+        let first = self.truth(one);
+        if first == Ok(decides) {
+            return Ok(Plain::Bool(decides));
+        }
+        let second = self.truth(other);
+        if second == Ok(decides) {
+            return Ok(Plain::Bool(decides));
+        }
+        first.and(second).map(Plain::Bool)
+    }
+
+    fn comprehension(&mut self, one: &ComprehensionExpr) -> Told {
+        let range = self.value(&one.iter_range)?;
+        let start = self.value(&one.accu_init);
+        // A binding is a loop over nothing, and a fault in it is met where the name is read.
+        let start =
+            if range.size() == 0 && one.accu_var != crate::macros::ACCUMULATOR { start } else { Ok(start?) };
+        let around = self.names.len();
+        self.names.push((one.accu_var.clone(), start));
+        let rounds: Vec<(Plain, Plain)> = match (range, &one.iter_var2) {
+            (Plain::List(items), _) => items
+                .into_iter()
+                .enumerate()
+                .map(|(at, item)| (Plain::Int(i64::try_from(at).unwrap()), item))
+                .collect(),
+            (Plain::Map(entries), Some(_)) => entries,
+            (Plain::Map(entries), None) => entries.into_iter().map(|(key, value)| (value, key)).collect(),
+            other => panic!("no loop goes over {other:?}"),
+        };
+        for (first, second) in rounds {
+            match &one.iter_var2 {
+                Some(name) => {
+                    self.names.push((one.iter_var.clone(), Ok(first)));
+                    self.names.push((name.clone(), Ok(second)));
+                }
+                None => self.names.push((one.iter_var.clone(), Ok(second))),
+            }
+            let goes_on = self.truth(&one.loop_cond)?;
+            let next = if goes_on { Some(self.value(&one.loop_step)) } else { None };
+            self.names.truncate(around + 1);
+            match next {
+                Some(next) => self.names[around].1 = next,
+                None => break,
+            }
+        }
+        let result = self.value(&one.result);
+        self.names.truncate(around);
+        result
+    }
+}
+
+/// The value of a literal, of a list or map of literals, and of a conversion of one: they cost nothing.
+fn literal(node: &IdedExpr) -> Option<Plain> {
+    match &node.expr {
+        Expr::Literal(LiteralValue::Boolean(truth)) => Some(Plain::Bool(*truth.inner())),
+        Expr::Literal(LiteralValue::Int(number)) => Some(Plain::Int(*number.inner())),
+        Expr::Literal(LiteralValue::Double(number)) => Some(Plain::Double(*number.inner())),
+        Expr::Literal(LiteralValue::String(text)) => Some(Plain::Text(text.inner().to_owned())),
+        Expr::List(list) if list.optional_indices.is_empty() => {
+            Some(Plain::List(list.elements.iter().map(literal).collect::<Option<_>>()?))
+        }
+        Expr::Map(map) => {
+            let mut made: Vec<(Plain, Plain)> = Vec::new();
+            for entry in &map.entries {
+                let EntryExpr::MapEntry(entry) = &entry.expr else { return None };
+                let (key, value) = (literal(&entry.key)?, literal(&entry.value)?);
+                if entry.optional || made.iter().any(|(own, _)| own.equals(&key)) {
+                    return None;
+                }
+                made.push((key, value));
+            }
+            Some(Plain::Map(made))
+        }
+        Expr::Call(call) if call.target.is_none() && CONVERSIONS.contains(&call.func_name.as_str()) => {
+            let argument = literal(call.args.first()?)?;
+            calls::call(&call.func_name, false, &[argument]).ok().map(|(value, _)| value)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,380 @@
+//! Expressions that are made from bytes, by the type of their value.
+
+use super::shape::{Bytes, Shape};
+
+/// Levels of calls inside of calls.
+const LEVELS: usize = 4;
+
+pub(super) struct Writer<'w, 'b> {
+    bytes: &'w mut Bytes<'b>,
+    /// What has a name, the newest last.
+    names: Vec<(String, Shape)>,
+}
+
+impl<'w, 'b> Writer<'w, 'b> {
+    pub(super) fn over(shape: &Shape, bytes: &'w mut Bytes<'b>) -> Writer<'w, 'b> {
+        Writer { bytes, names: vec![("self".to_owned(), shape.clone())] }
+    }
+
+    /// An expression with a truth value.
+    pub(super) fn condition(&mut self) -> String {
+        self.boolean(LEVELS)
+    }
+
+    /// Places that can be read, and their shapes.
+    fn places(&self) -> Vec<(String, Shape)> {
+        let mut places = Vec::new();
+        let mut hidden: Vec<&str> = Vec::new();
+        for (name, shape) in self.names.iter().rev() {
+            if !hidden.contains(&name.as_str()) {
+                add_places(name, shape, 2, &mut places);
+            }
+            hidden.push(name);
+        }
+        places
+    }
+
+    /// A place with a shape that `fits`.
+    fn place(&mut self, fits: impl Fn(&Shape) -> bool) -> Option<(String, Shape)> {
+        let mut places = self.places();
+        places.retain(|(_, shape)| fits(shape));
+        let at = self.bytes.below(places.len());
+        (!places.is_empty()).then(|| places.swap_remove(at))
+    }
+
+    fn of(&mut self, shape: &Shape, levels: usize) -> String {
+        let Some(levels) = levels.checked_sub(1) else { return self.leaf(shape) };
+        match self.bytes.below(5) {
+            0 => return self.leaf(shape),
+            1 if self.bytes.below(3) == 0 => return self.optional(shape, levels),
+            2 if self.bytes.below(3) == 0 => {
+                let (one, other) = (self.of(shape, levels), self.of(shape, levels));
+                return format!("({} ? {one} : {other})", self.boolean(levels));
+            }
+            _ => {}
+        }
+        match shape {
+            Shape::Bool => self.boolean(levels),
+            Shape::Int => self.int(levels),
+            Shape::Double => self.double(levels),
+            Shape::Text(_) => self.text(levels),
+            Shape::List(_, item) => self.list(item, levels),
+            Shape::Map(_, value) => self.map(value, levels),
+            Shape::Object(_) => self.leaf(shape),
+        }
+    }
+
+    /// A place or a literal.
+    fn leaf(&mut self, shape: &Shape) -> String {
+        if self.bytes.below(4) != 0
+            && let Some((place, _)) = self.place(|found| found.is_like(shape))
+        {
+            return place;
+        }
+        match shape {
+            Shape::Int => self.bytes.one_of(&["0", "1", "2", "-1", "7", "9223372036854775807"]).to_owned(),
+            Shape::Double => self.bytes.one_of(&["0.0", "1.5", "-2.0", "1e300"]).to_owned(),
+            Shape::Bool => self.bytes.one_of(&["true", "false"]).to_owned(),
+            Shape::Text(_) => format!("'{}'", self.bytes.text(12)),
+            Shape::List(_, item) => format!("[{}]", self.leaf(item)),
+            Shape::Map(_, value) => format!("{{'{}': {}}}", self.bytes.text(2), self.leaf(value)),
+            // Objects have no literals.
+            Shape::Object(_) => match self.place(|found| found.is_like(shape)) {
+                Some((place, _)) => place,
+                None => "self".to_owned(),
+            },
+        }
+    }
+
+    fn optional(&mut self, shape: &Shape, levels: usize) -> String {
+        let other = self.of(shape, levels);
+        let member = self.place(|found| match found {
+            Shape::Object(members) => members.iter().any(|(_, member)| member.is_like(shape)),
+            _ => false,
+        });
+        if let (Some((place, Shape::Object(members))), true) = (member, self.bytes.below(2) == 0) {
+            let fits: Vec<&str> =
+                members.iter().filter(|(_, member)| member.is_like(shape)).map(|(name, _)| *name).collect();
+            return format!("{place}.?{}.orValue({other})", self.bytes.one_of(&fits));
+        }
+        let list = self.list(shape, levels);
+        match self.bytes.below(5) {
+            0 => format!("{list}.first().orValue({other})"),
+            1 => format!("{list}.last().or(optional.of({other})).value()"),
+            2 => format!("{list}[?{}].orValue({other})", self.int(levels)),
+            3 => format!("optional.of({other}).orValue({other})"),
+            _ => format!("{list}.last().value()"),
+        }
+    }
+
+    fn boolean(&mut self, levels: usize) -> String {
+        let Some(levels) = levels.checked_sub(1) else { return self.leaf(&Shape::Bool) };
+        let scalar = match self.bytes.below(4) {
+            0 => Shape::Int,
+            1 => Shape::Text(0),
+            2 => Shape::Double,
+            _ => Shape::Bool,
+        };
+        match self.bytes.below(16) {
+            0 => self.leaf(&Shape::Bool),
+            1 => format!("!({})", self.boolean(levels)),
+            2 => format!("({} && {})", self.boolean(levels), self.boolean(levels)),
+            3 => format!("({} || {})", self.boolean(levels), self.boolean(levels)),
+            4 | 5 => {
+                let operator = self.bytes.one_of(&["==", "!=", "<", "<=", ">", ">="]);
+                format!("({} {operator} {})", self.of(&scalar, levels), self.of(&scalar, levels))
+            }
+            6 => match self.place(|_| true) {
+                Some((place, shape)) => format!("({place} == {})", self.of(&shape, levels)),
+                None => "true".to_owned(),
+            },
+            7 => format!("({} in {})", self.of(&scalar, levels), self.list(&scalar, levels)),
+            8 => match self.place(|shape| matches!(shape, Shape::Map(..))) {
+                Some((map, _)) => format!("({} in {map})", self.text(levels)),
+                None => format!("({} < {})", self.int(levels), self.double(levels)),
+            },
+            9..=11 => self.quantified(levels),
+            12 => match self.place(|shape| matches!(shape, Shape::Object(_))) {
+                Some((place, Shape::Object(members))) => {
+                    let (name, _) = &members[self.bytes.below(members.len())];
+                    let test = self.bytes.one_of(&["has", "value"]);
+                    if test == "has" {
+                        format!("has({place}.{name})")
+                    } else {
+                        format!("{place}.?{name}.hasValue()")
+                    }
+                }
+                _ => "false".to_owned(),
+            },
+            13 => self.of_text(levels),
+            14 => {
+                let function = self.bytes.one_of(&["sets.contains", "sets.equivalent", "sets.intersects"]);
+                format!("{function}({}, {})", self.list(&scalar, levels), self.list(&scalar, levels))
+            }
+            _ => match self.bytes.below(2) {
+                0 => format!("{}.isSorted()", self.list(&scalar, levels)),
+                _ => format!("(dyn({}) == dyn({}))", self.int(levels), self.double(levels)),
+            },
+        }
+    }
+
+    fn of_text(&mut self, levels: usize) -> String {
+        let (text, other) = (self.text(levels), self.text(levels));
+        match self.bytes.below(5) {
+            0 => format!("{text}.contains({other})"),
+            1 => format!("{text}.startsWith({other})"),
+            2 => format!("{text}.endsWith({other})"),
+            3 => format!("{text}.matches('{}')", self.bytes.one_of(&["a", "^ab", "^", "éa", "b7"])),
+            _ => format!("matches({text}, '{}')", self.bytes.one_of(&["a", "^A"])),
+        }
+    }
+
+    /// A loop that has a truth value.
+    fn quantified(&mut self, levels: usize) -> String {
+        let quantifier = self.bytes.one_of(&["all", "exists", "exists_one"]);
+        let (range, shape) = self.range(levels);
+        self.loop_over(&range, &shape, |writer, names| {
+            format!("{quantifier}({names}, {})", writer.boolean(levels))
+        })
+    }
+
+    /// A list or a map, and its shape.
+    fn range(&mut self, levels: usize) -> (String, Shape) {
+        match self.place(|shape| matches!(shape, Shape::List(..) | Shape::Map(..))) {
+            Some(found) if self.bytes.below(4) != 0 => found,
+            _ => (self.list(&Shape::Int, levels), Shape::List(0, Box::new(Shape::Int))),
+        }
+    }
+
+    /// `range.` and what `write` makes of the names of its variables, which it may read.
+    fn loop_over(
+        &mut self,
+        range: &str,
+        shape: &Shape,
+        write: impl FnOnce(&mut Self, &str) -> String,
+    ) -> String {
+        let names = ["x", "y", "z"];
+        let first = names[self.bytes.below(3)];
+        let around = self.names.len();
+        let has_two = self.bytes.below(3) == 0;
+        let second = names[(names.iter().position(|name| *name == first).unwrap_or(0) + 1) % 3];
+        let (index, value) = match shape {
+            Shape::Map(_, value) => (Shape::Text(0), (**value).clone()),
+            Shape::List(_, item) => (Shape::Int, (**item).clone()),
+            other => panic!("no loop goes over {other:?}"),
+        };
+        let text = if has_two {
+            self.names.push((first.to_owned(), index));
+            self.names.push((second.to_owned(), value));
+            write(self, &format!("{first}, {second}"))
+        } else {
+            let of = if let Shape::Map(..) = shape { index } else { value };
+            self.names.push((first.to_owned(), of));
+            write(self, first)
+        };
+        self.names.truncate(around);
+        format!("{range}.{text}")
+    }
+
+    fn int(&mut self, levels: usize) -> String {
+        let Some(levels) = levels.checked_sub(1) else { return self.leaf(&Shape::Int) };
+        match self.bytes.below(8) {
+            0 => self.leaf(&Shape::Int),
+            1 | 2 => {
+                let operator = self.bytes.one_of(&["+", "-", "*", "/", "%"]);
+                format!("({} {operator} {})", self.int(levels), self.int(levels))
+            }
+            3 => format!("(-({}))", self.int(levels)),
+            4 => match self.bytes.below(3) {
+                0 => format!("size({})", self.text(levels)),
+                1 => format!("{}.size()", self.list(&Shape::Text(0), levels)),
+                _ => format!("size({})", self.map(&Shape::Int, levels)),
+            },
+            5 => format!("{}.indexOf({})", self.text(levels), self.text(levels)),
+            6 => {
+                let function = self.bytes.one_of(&["sum", "min", "max"]);
+                format!("{}.{function}()", self.list(&Shape::Int, levels))
+            }
+            _ => match self.bytes.below(3) {
+                0 => format!("int({})", self.double(levels)),
+                1 => format!("{}.indexOf({})", self.list(&Shape::Int, levels), self.int(levels)),
+                _ => format!("{}[{}]", self.list(&Shape::Int, levels), self.int(levels)),
+            },
+        }
+    }
+
+    fn double(&mut self, levels: usize) -> String {
+        let Some(levels) = levels.checked_sub(1) else { return self.leaf(&Shape::Double) };
+        match self.bytes.below(4) {
+            0 => self.leaf(&Shape::Double),
+            1 => format!("double({})", self.int(levels)),
+            2 => format!("(-({}))", self.double(levels)),
+            _ => {
+                let operator = self.bytes.one_of(&["+", "-", "*", "/"]);
+                format!("({} {operator} {})", self.double(levels), self.double(levels))
+            }
+        }
+    }
+
+    fn text(&mut self, levels: usize) -> String {
+        let Some(levels) = levels.checked_sub(1) else { return self.leaf(&Shape::Text(0)) };
+        match self.bytes.below(9) {
+            0 => self.leaf(&Shape::Text(0)),
+            1 => format!("({} + {})", self.text(levels), self.text(levels)),
+            2 => {
+                let function = self.bytes.one_of(&["lowerAscii", "upperAscii", "trim"]);
+                format!("{}.{function}()", self.text(levels))
+            }
+            3 => format!("{}.substring({})", self.text(levels), self.int(levels)),
+            4 => format!("{}.substring({}, {})", self.text(levels), self.int(levels), self.int(levels)),
+            5 => format!("{}.replace({}, {})", self.text(levels), self.text(levels), self.text(levels)),
+            6 => match self.bytes.below(2) {
+                0 => format!("{}.join()", self.list(&Shape::Text(0), levels)),
+                _ => format!("{}.join({})", self.list(&Shape::Text(0), levels), self.text(levels)),
+            },
+            7 => match self.bytes.below(2) {
+                0 => format!("string({})", self.int(levels)),
+                _ => format!("string({})", self.boolean(levels)),
+            },
+            _ => format!("{}.charAt({})", self.text(levels), self.int(levels)),
+        }
+    }
+
+    fn list(&mut self, item: &Shape, levels: usize) -> String {
+        let shape = Shape::List(0, Box::new(item.clone()));
+        let Some(levels) = levels.checked_sub(1) else { return self.leaf(&shape) };
+        let is_scalar = !matches!(item, Shape::List(..) | Shape::Map(..) | Shape::Object(_));
+        match self.bytes.below(11) {
+            0 => self.leaf(&shape),
+            1 => format!("[{}, {}]", self.of(item, levels), self.of(item, levels)),
+            2 => format!("[?optional.of({}), {}]", self.of(item, levels), self.of(item, levels)),
+            3 => format!("({} + {})", self.list(item, levels), self.list(item, levels)),
+            4 => {
+                let range = self.list(item, levels);
+                self.loop_over_list(&range, item, |writer, name| {
+                    format!("filter({name}, {})", writer.boolean(levels))
+                })
+            }
+            5 => {
+                let (range, of) = self.range(levels);
+                let is_map = matches!(of, Shape::Map(..));
+                let of = if let Shape::List(_, of) = of { *of } else { Shape::Text(0) };
+                let function = if is_map || self.bytes.below(2) == 0 { "map1" } else { "map2" };
+                self.loop_over_list(&range, &of, |writer, name| match function {
+                    "map1" => format!("map({name}, {})", writer.of(item, levels)),
+                    _ => format!("map({name}, {}, {})", writer.boolean(levels), writer.of(item, levels)),
+                })
+            }
+            6 => {
+                let range = self.list(&Shape::Text(0), levels);
+                self.names.push(("x".to_owned(), Shape::Int));
+                self.names.push(("y".to_owned(), Shape::Text(0)));
+                let text = format!("{range}.transformList(x, y, {})", self.of(item, levels));
+                self.names.truncate(self.names.len() - 2);
+                text
+            }
+            7 => format!("{}.slice({}, {})", self.list(item, levels), self.int(levels), self.int(levels)),
+            8 => {
+                let function = self.bytes.one_of(&["distinct", "reverse"]);
+                format!("{}.{function}()", self.list(item, levels))
+            }
+            9 if is_scalar => format!("{}.sort()", self.list(item, levels)),
+            _ => match (item, self.bytes.below(2)) {
+                (Shape::Int, 0) => format!("lists.range({})", self.bytes.one_of(&["0", "3", "5"])),
+                (Shape::Text(_), 0) => format!("{}.split({})", self.text(levels), self.text(levels)),
+                _ => format!("[{}, {}].flatten()", self.list(item, levels), self.list(item, levels)),
+            },
+        }
+    }
+
+    /// A loop with one variable over a list with these items, or over a map with these keys.
+    fn loop_over_list(
+        &mut self,
+        range: &str,
+        item: &Shape,
+        write: impl FnOnce(&mut Self, &str) -> String,
+    ) -> String {
+        let name = self.bytes.one_of(&["x", "y", "z"]);
+        self.names.push((name.to_owned(), item.clone()));
+        let text = write(self, name);
+        self.names.pop();
+        format!("{range}.{text}")
+    }
+
+    fn map(&mut self, value: &Shape, levels: usize) -> String {
+        let shape = Shape::Map(0, Box::new(value.clone()));
+        let Some(levels) = levels.checked_sub(1) else { return self.leaf(&shape) };
+        match self.bytes.below(4) {
+            0 => self.leaf(&shape),
+            1 => format!("{{{}: {}}}", self.text(levels), self.of(value, levels)),
+            2 => {
+                let (key, of) = (self.text(levels), self.of(value, levels));
+                format!("{{{key}: {of}, {}: {of}}}", self.text(levels))
+            }
+            _ => {
+                let range = self.map(&Shape::Int, levels);
+                self.names.push(("x".to_owned(), Shape::Text(0)));
+                self.names.push(("y".to_owned(), Shape::Int));
+                let text = format!("{range}.transformMap(x, y, {})", self.of(value, levels));
+                self.names.truncate(self.names.len() - 2);
+                text
+            }
+        }
+    }
+}
+
+/// The place `text` with all that is in it.
+fn add_places(text: &str, shape: &Shape, levels: usize, places: &mut Vec<(String, Shape)>) {
+    places.push((text.to_owned(), shape.clone()));
+    let Some(levels) = levels.checked_sub(1) else { return };
+    match shape {
+        Shape::Object(members) => {
+            for (name, member) in members {
+                add_places(&format!("{text}.{name}"), member, levels, places);
+            }
+        }
+        Shape::List(_, item) => add_places(&format!("{text}[0]"), item, levels, places),
+        Shape::Map(_, value) => add_places(&format!("{text}['a']"), value, levels, places),
+        Shape::Int | Shape::Double | Shape::Bool | Shape::Text(_) => {}
+    }
+}
