@@ -1,10 +1,11 @@
 //! What aggregated servers say that they serve.
 //!
 //! Owns the documents of this node, one for each group and version, as items of aggregated discovery, and reading them from the
-//! two forms in which servers tell them. A server that does not answer is remembered as stale, without resources. The loop
+//! two forms in which servers tell them. A server that does not answer, or tells what clients could not decode, is remembered as stale,
+//! without resources. The loop
 //! `controllers::api_services::described` asks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use orch_rules::validate::tree::Tree;
@@ -12,10 +13,15 @@ use orch_schema::json;
 use orch_schema::value::Value;
 use parking_lot::Mutex;
 
+use super::checked::{Fault, checked};
 use crate::openapi::VERSION_3;
 
 /// Resources of one group and version that are remembered: ten times those of the largest public server.
 const RESOURCES_MAX: usize = 2_000;
+
+/// Bytes of the resources of one group and version: each client reads those of all servers when it starts. The largest public server
+/// has a tenth.
+const DESCRIPTION_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of the hash of an OpenAPI document: those of SHA-512 in hexadecimal.
 const HASH_BYTES_MAX: usize = 128;
@@ -42,14 +48,25 @@ pub(crate) enum Description {
     Stale,
 }
 
+/// The reason why a document describes no group and version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undescribed {
+    /// It is not about them.
+    Absent,
+    /// Clients could not decode it.
+    Garbled(Fault),
+}
+
 impl Descriptions {
-    /// Remembers what the server of the APIService `name` says.
-    pub(crate) fn set(&self, name: &Arc<str>, description: Description) {
+    /// Remembers what the server of the APIService `name` says. The result says whether that is something else than before.
+    pub(crate) fn set(&self, name: &Arc<str>, description: Description) -> bool {
         let mut inner = self.0.lock();
-        if inner.known.get(name) != Some(&description) {
+        let is_changed = inner.known.get(name) != Some(&description);
+        if is_changed {
             inner.known.insert(name.clone(), description);
             inner.generation += 1;
         }
+        is_changed
     }
 
     /// Forgets the server of the APIService `name`.
@@ -97,22 +114,49 @@ pub(crate) fn openapi_of_index(index: &Value, path: &str) -> Option<String> {
     (rest.is_empty() || is_hash).then(|| url.to_owned())
 }
 
-/// The resources of `group` and `version` in a document of aggregated discovery; `None`: it has none of them.
-pub(crate) fn of_aggregated(document: &Value, group: &str, version: &str) -> Option<Arc<[Value]>> {
+/// The resources of `group` and `version` in a document of aggregated discovery.
+///
+/// # Errors
+/// It has none of them, or its server has them as stale; a resource cannot be used.
+pub(crate) fn of_aggregated(
+    document: &Value,
+    group: &str,
+    version: &str,
+) -> Result<Arc<[Value]>, Undescribed> {
     // once: one group is looked for, in a document of bounded size.
-    let group = document.items("items").iter().find(|item| item.at("metadata").text("name") == group)?;
+    let group = document.items("items").iter().find(|item| item.at("metadata").text("name") == group);
+    let group = group.ok_or(Undescribed::Absent)?;
     // few: the versions of one group.
-    let version = group.items("versions").iter().find(|item| item.text("version") == version)?;
+    let version = group.items("versions").iter().find(|item| item.text("version") == version);
+    let version = version.ok_or(Undescribed::Absent)?;
     if version.text("freshness") == "Stale" {
-        return None;
+        return Err(Undescribed::Absent);
     }
-    Some(version.items("resources").iter().take(RESOURCES_MAX).cloned().collect())
+    bounded(version.items("resources").iter())
 }
 
-/// The resources of a plain document of a group and version (`APIResourceList`); `None`: it is another one.
-pub(crate) fn of_list(document: &Value, api_version: &str) -> Option<Arc<[Value]>> {
+/// The first of `items`, checked.
+fn bounded<'a>(items: impl Iterator<Item = &'a Value>) -> Result<Arc<[Value]>, Undescribed> {
+    let items: Result<Vec<Value>, Fault> = items.take(RESOURCES_MAX).map(checked).collect();
+    let items = items.map_err(Undescribed::Garbled)?;
+    let mut names: HashSet<&str> = HashSet::with_capacity(items.len());
+    if !items.iter().all(|item| names.insert(item.text("resource"))) {
+        return Err(Undescribed::Garbled("a resource is told of twice"));
+    }
+    let bytes: usize = items.iter().map(|item| item.to_string().len()).sum();
+    if bytes > DESCRIPTION_BYTES_MAX {
+        return Err(Undescribed::Garbled("its resources are too large"));
+    }
+    Ok(items.into())
+}
+
+/// The resources of a plain document of a group and version (`APIResourceList`).
+///
+/// # Errors
+/// It is another one; a resource cannot be used.
+pub(crate) fn of_list(document: &Value, api_version: &str) -> Result<Arc<[Value]>, Undescribed> {
     if document.text("kind") != "APIResourceList" || document.text("groupVersion") != api_version {
-        return None;
+        return Err(Undescribed::Absent);
     }
     let mut items: Vec<Value> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
@@ -139,7 +183,7 @@ pub(crate) fn of_list(document: &Value, api_version: &str) -> Option<Arc<[Value]
             None => fill(&mut items[at], resource),
         }
     }
-    Some(items.into())
+    bounded(items.iter())
 }
 
 /// Fills in the members of a resource that is told of by itself.

@@ -13,6 +13,7 @@
 //!
 //! Decision 0051; the reference's rules in facts/extension.md 6.
 
+mod checked;
 pub(crate) mod described;
 mod discovery;
 pub(crate) mod identity;

@@ -7,6 +7,7 @@ use orch_proto::brand::ORCH;
 use orch_schema::json;
 use orch_schema::value::Value;
 
+use super::described::Undescribed;
 use super::identity::{aggregator, name_user};
 use super::*;
 use crate::authn::User;
@@ -107,12 +108,41 @@ fn a_plain_list_becomes_items_with_sub_resources_in_them() {
     );
     let log = json!({"subresource": "log", "responseKind": kind("Log"), "verbs": ["get"]});
     assert_eq!(found[1], json!({"resource": "others", "scope": "Cluster", "subresources": [log]}));
-    assert_eq!(described::of_list(&list, "a.example.com/v2"), None);
+    assert_eq!(described::of_list(&list, "a.example.com/v2"), Err(Undescribed::Absent));
     let version = json!({"version": "v1", "resources": [{"resource": "things"}], "freshness": "Current"});
     let items = json!({"items": [{"metadata": {"name": "a.example.com"}, "versions": [version]}]});
     let found = described::of_aggregated(&items, "a.example.com", "v1").unwrap();
     assert_eq!(found[0], json!({"resource": "things"}));
-    assert!(described::of_aggregated(&items, "a.example.com", "v2").is_none());
+    assert_eq!(described::of_aggregated(&items, "a.example.com", "v2"), Err(Undescribed::Absent));
+}
+
+#[test]
+fn a_description_that_clients_could_not_decode_is_none() {
+    let twice = vec![json!({"resource": "things"}); 2];
+    let long = "x".repeat(200);
+    let large = |at: usize| {
+        let parts: Vec<Value> = (0..20).map(|part| json!({"subresource": format!("{part}{long}")})).collect();
+        json!({"resource": format!("r{at}"), "subresources": parts})
+    };
+    let large: Vec<Value> = (0..500).map(large).collect();
+    for resources in [json!([{"resource": "things", "verbs": "get"}]), json!(twice), json!(large)] {
+        let version = json!({"version": "v1", "resources": resources, "freshness": "Current"});
+        let items = json!({"items": [{"metadata": {"name": "a.example.com"}, "versions": [version]}]});
+        let found = described::of_aggregated(&items, "a.example.com", "v1");
+        assert!(matches!(found, Err(Undescribed::Garbled(_))), "{found:?}");
+    }
+    for resource in [
+        json!({"name": "things", "kind": "Thing", "verbs": {"get": true}}),
+        json!({"name": 7, "kind": "Thing", "verbs": ["get"]}),
+        json!({"name": "things/a/b", "kind": "Thing", "verbs": ["get"]}),
+        json!({"name": "things", "kind": "Thing", "verbs": ["get"], "shortNames": [1]}),
+        json!("things"),
+    ] {
+        let list =
+            json!({"kind": "APIResourceList", "groupVersion": "a.example.com/v1", "resources": [resource]});
+        let found = described::of_list(&list, "a.example.com/v1");
+        assert!(matches!(found, Err(Undescribed::Garbled(_))), "{found:?}");
+    }
 }
 
 #[test]

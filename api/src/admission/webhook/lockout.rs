@@ -31,7 +31,9 @@ pub(super) enum Passage {
     NodeLease,
     /// Elections of the cluster's loops. Without a leader nothing makes the webhook's own pods again.
     LeaderLease,
-    /// What the service of the webhook needs to come back: it may be the webhook that stops its own pods.
+    /// What the service of the webhook needs to come back: it may be the webhook that stops its own pods. Users who may edit in the
+    /// namespace of the service gain nothing that they do directly; the pods of a workload of theirs pass where the service selects
+    /// them. Such users could as well replace the webhook's own program or its certificate.
     OwnService,
     /// Deletions by the loops that clean up: they change nothing that remains.
     CleanUp,
@@ -71,6 +73,10 @@ const SECRETS: &str = "secrets";
 const SERVICES: &str = "services";
 const ENDPOINTS: &str = "endpoints";
 const SLICES: &str = "endpointslices.discovery";
+/// Programs of the control plane that have a name of the system, behind the brand's prefix.
+const PROGRAMS: [&str; 2] = ["controller-manager", "scheduler"];
+/// The program of a cloud, which has no prefix.
+const CLOUD_PROGRAM: &str = "cloud-controller-manager";
 /// Accounts of the loops that clean up, where they run beside this server.
 const CLEANERS: [&str; 2] = ["generic-garbage-collector", "namespace-controller"];
 
@@ -142,16 +148,23 @@ fn is_node_lease(attributes: &Attributes<'_>) -> bool {
 }
 
 fn is_leader_lease(attributes: &Attributes<'_>) -> bool {
-    let (user, system) = (attributes.user, attributes.brand.system_namespace);
-    let account = service_account_name::parse(&user.name);
-    // Control-plane programs have names of the system, or accounts in its namespace.
-    let is_of_control_plane = match account {
-        Some(ServiceAccountName { namespace, .. }) => namespace == system,
-        None => user.name.starts_with("system:") && *user != User::anonymous(),
-    };
     attributes.is(LEASES, &[Operation::Create, Operation::Update])
-        && attributes.namespace == system
-        && is_of_control_plane
+        && attributes.namespace == attributes.brand.system_namespace
+        && is_of_control_plane(attributes)
+}
+
+/// Whether the user is the control plane: this server, a program that has a name of its own, or an account in the namespace of the
+/// system. Nodes, tokens of joining nodes and other names of the system are not.
+fn is_of_control_plane(attributes: &Attributes<'_>) -> bool {
+    let (user, brand) = (attributes.user, attributes.brand);
+    if let Some(ServiceAccountName { namespace, .. }) = service_account_name::parse(&user.name) {
+        return namespace == brand.system_namespace;
+    }
+    let own = user.name.strip_prefix("system:").unwrap_or_default();
+    let component = own.strip_prefix(brand.component_prefix).and_then(|name| name.strip_prefix('-'));
+    // few: two names.
+    let is_program = component.is_some_and(|name| PROGRAMS.contains(&name)) || own == CLOUD_PROGRAM;
+    *user == User::server() || is_program
 }
 
 fn is_clean_up(attributes: &Attributes<'_>) -> bool {
@@ -166,36 +179,58 @@ fn is_clean_up(attributes: &Attributes<'_>) -> bool {
     attributes.operation == Operation::Delete && is_cleaner
 }
 
-/// Whether the write is one of what the service `(namespace, name)` consists of.
+/// Whether the write is one by which the service `(namespace, name)` comes back: the control plane makes its pods and endpoints, and the
+/// accounts of its namespace, one of which is the webhook's, renew certificates and elections. Other users, and whoever may edit the
+/// service itself, are not behind such writes.
 fn is_of_service(
     asked: &Asked<'_>,
     object: Option<&Value>,
     (namespace, name): (&str, &str),
     view: &View,
 ) -> bool {
-    if asked.namespace != namespace {
+    let attributes = asked.attributes;
+    if asked.namespace != namespace || attributes.operation == Operation::Connect {
         return false;
     }
-    let attributes = asked.attributes;
     let account = service_account_name::parse(&attributes.user.name);
     let is_own_account = account.is_some_and(|account| account.namespace == namespace);
+    let is_kept = attributes.operation != Operation::Delete;
     match &*attributes.resource.storage {
-        SERVICES | ENDPOINTS => asked.name == name,
+        ENDPOINTS => asked.name == name && is_of_control_plane(attributes),
         SLICES => {
             let label = attributes.brand.label("service-name");
             let names = |object: &Value| object.at("metadata").at("labels").text(&label) == name;
-            object.is_some_and(names) || attributes.old.is_some_and(names)
+            let mut slices = object.into_iter().chain(attributes.old).peekable();
+            is_of_control_plane(attributes) && slices.peek().is_some() && slices.all(names)
         }
         PODS => {
-            let service = view.find(SERVICES, namespace, name);
-            let selector = service.as_ref().map(|service| service.at("spec").entries("selector"));
-            selector
-                .is_some_and(|selector| !selector.is_empty() && is_selected(asked, object, &selector, view))
+            let is_create = asked.subresource.is_empty() && attributes.operation == Operation::Create;
+            let is_nodes = !is_create && attributes.user.node_name().is_some();
+            (is_nodes || is_of_control_plane(attributes))
+                && is_of_pods(asked, object, (namespace, name), view)
         }
-        // Its certificate and its own election.
-        SECRETS | LEASES => is_own_account,
+        // For its certificate. The server fills secrets of tokens, for any account of the namespace.
+        SECRETS => {
+            let kind = attributes.brand.label("service-account-token");
+            let is_token = |secret: &Value| secret.text("type") == kind;
+            is_own_account && is_kept && !object.into_iter().chain(attributes.old).any(is_token)
+        }
+        // For its own election.
+        LEASES => is_own_account && is_kept,
         _ => false,
     }
+}
+
+/// Whether the pod of the write is one that the service `(namespace, name)` selects.
+fn is_of_pods(
+    asked: &Asked<'_>,
+    object: Option<&Value>,
+    (namespace, name): (&str, &str),
+    view: &View,
+) -> bool {
+    let service = view.find(SERVICES, namespace, name);
+    let selector = service.as_ref().map(|service| service.at("spec").entries("selector"));
+    selector.is_some_and(|selector| !selector.is_empty() && is_selected(asked, object, &selector, view))
 }
 
 /// Whether the pod of the write has the labels of `selector`.

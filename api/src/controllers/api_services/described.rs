@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
+use orch_bounded::WarningLimit;
 use orch_raft::{Change, State, Store};
 use orch_schema::value::Value;
 use tokio::sync::Semaphore;
@@ -18,7 +19,7 @@ use super::super::client::Client;
 use super::super::queue::Queue;
 use super::super::rounds::{Progress, Queued, Round, Rounds, end};
 use super::asking::{self, Unread};
-use crate::aggregation::described::{Description, of_aggregated, of_list, openapi_of_index};
+use crate::aggregation::described::{Description, Undescribed, of_aggregated, of_list, openapi_of_index};
 use crate::aggregation::openapi::Kept;
 use crate::aggregation::{API_SERVICES, Remote};
 use crate::error::ApiError;
@@ -31,6 +32,9 @@ const AT_ONCE: usize = 32;
 
 /// Time between two questions to a server that answers.
 const ASK_EVERY: Duration = Duration::from_secs(60);
+
+/// Limits the warnings about servers whose documents clients could not decode.
+static GARBLED: WarningLimit = WarningLimit::new();
 
 /// The APIServices to ask for.
 struct Work {
@@ -103,7 +107,7 @@ async fn describe<S: Store>(
         return Ok(Progress::Settled);
     }
     match ask(client, &remote).await {
-        Some(resources) => {
+        Ok(resources) => {
             descriptions.set(&remote.name, Description::Current(resources));
             let index = asking::ask(client, &remote, (Method::GET, VERSION_3), "application/json").await;
             let index = index.filter(asking::Answer::is_success).and_then(|index| index.document);
@@ -113,8 +117,14 @@ async fn describe<S: Store>(
             read_version2(client, &remote, makes_version3, reading).await;
             Ok(Progress::After(ASK_EVERY))
         }
-        None => {
-            descriptions.set(&remote.name, Description::Stale);
+        Err(reason) => {
+            let is_new = descriptions.set(&remote.name, Description::Stale);
+            if let Undescribed::Garbled(fault) = reason
+                && is_new
+                && let Some(left_out) = GARBLED.pass()
+            {
+                tracing::warn!(name = &*remote.name, fault, left_out, "clients could not decode a document");
+            }
             Ok(Progress::Waiting)
         }
     }
@@ -150,19 +160,25 @@ async fn read_version2<S: Store>(
     }
 }
 
-/// The resources that the server of `remote` tells of; `None`: it does not answer as it should.
-async fn ask<S: Store>(client: &Client<S>, remote: &Remote) -> Option<Arc<[Value]>> {
+/// The resources that the server of `remote` tells of.
+///
+/// # Errors
+/// It does not answer as it should.
+async fn ask<S: Store>(client: &Client<S>, remote: &Remote) -> Result<Arc<[Value]>, Undescribed> {
+    let absent = Undescribed::Absent;
     let group = client.registry().brand.group(GROUP_STEM);
     let forms = VERSIONS.map(|version| format!("application/json;g={group};v={version};as={LIST_KIND}"));
-    let answer = asking::ask(client, remote, (Method::GET, "/apis"), &forms.join(",")).await?;
+    let answer = asking::ask(client, remote, (Method::GET, "/apis"), &forms.join(",")).await;
+    let answer = answer.ok_or(absent)?;
     if answer.code == 503 {
-        return None;
+        return Err(absent);
     }
     // once: one text.
     if answer.is_success() && answer.content_type.contains(&format!("as={LIST_KIND}")) {
-        return of_aggregated(&answer.document?, &remote.group, &remote.version);
+        return of_aggregated(&answer.document.ok_or(absent)?, &remote.group, &remote.version);
     }
-    let answer = asking::ask(client, remote, (Method::GET, &remote.path()), "application/json").await?;
+    let answer = asking::ask(client, remote, (Method::GET, &remote.path()), "application/json").await;
+    let answer = answer.ok_or(absent)?;
     let api_version = format!("{}/{}", remote.group, remote.version);
-    of_list(answer.document.as_ref().filter(|_| answer.is_success())?, &api_version)
+    of_list(answer.document.as_ref().filter(|_| answer.is_success()).ok_or(absent)?, &api_version)
 }

@@ -236,6 +236,29 @@ async fn what_a_server_serves_is_asked_again_and_forgotten_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_tells_garbage_is_stale() {
+    let (fixture, server) = aggregating().await;
+    let client = fixture.client();
+    let spec = json!({"type": "ExternalName", "externalName": "things.example.com"});
+    fixture.create(SERVICES, "ns", json!({"metadata": {"name": "s"}, "spec": spec})).await;
+    let list = |verbs: Value| {
+        let resource = json!({"name": "things", "kind": "Thing", "verbs": verbs});
+        json!({"kind": "APIResourceList", "groupVersion": "a.example.com/v1", "resources": [resource]})
+    };
+    server.0.lock().insert(VERSION, (200, list(json!("get"))));
+    found(&fixture, 1).await;
+    let described = || client.aggregation().descriptions().find(REMOTE);
+    let steps = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(described(), Some(Description::Stale));
+        server.0.lock().insert(VERSION, (200, list(json!(["get"]))));
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert!(matches!(described(), Some(Description::Current(_))), "it is asked again");
+    };
+    fixture.beside(described::run(&client), steps).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_namespace_ends_when_aggregated_servers_have_emptied_it() {
     let (fixture, server) = aggregating().await;
     let client = fixture.client();

@@ -347,45 +347,103 @@ async fn heartbeats_and_elections_pass_beside_a_dead_webhook_and_nothing_else_do
     let account = user(&format!("system:serviceaccount:{system}:loops"), &[]);
     assert_eq!(post(&account, system, "loops").await, 201);
     let foreign = user("system:serviceaccount:ns:loops", &[]);
-    for (user, namespace, name) in [(&foreign, system, "a"), (&foreign, nodes, "b")] {
+    let joining = user("system:bootstrap:abcdef", &["system:bootstrappers"]);
+    let named = user("system:node:n1", &[]);
+    for (user, namespace, name) in
+        [(&foreign, system, "a"), (&foreign, nodes, "b"), (&named, system, "c"), (&joining, system, "d")]
+    {
         assert_eq!(post(user, namespace, name).await, 500, "{} {namespace}/{name}", user.name);
     }
     assert_eq!(server.post(MAPS, map("m")).await.code, 500);
 }
 
-#[tokio::test]
-async fn the_pods_of_a_dead_webhook_pass_where_its_configuration_says_so() {
+/// A server whose dead webhook on everything in `ns` is the service `hook` there, with the passages that its annotation names.
+async fn with_dead_webhook(passes: &str) -> Server {
     let (server, _) = served(|_| unreachable()).await;
     let service = json!({
         "metadata": {"name": "hook"}, "spec": {"type": "ExternalName", "externalName": "hook.example", "selector": {"app": "hook"}},
     });
     server.create("/api/v1/namespaces/ns/services", service).await;
     let rules =
-        json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["pods"]}]);
+        json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}]);
     let client = json!({"service": {"namespace": "ns", "name": "hook"}});
     let of_service = webhook("v", "/", json!({"rules": rules, "clientConfig": client}));
-    configure(&server, VALIDATING, "v", vec![of_service]).await;
-    let own = || {
-        let mut pod = pod("own");
-        pod["metadata"]["labels"] = json!({"app": "hook"});
-        pod
-    };
-    for _ in 0..4 {
-        assert_eq!(server.post(PODS, own()).await.code, 500, "it is off by default");
-    }
-    let opted =
-        json!({"metadata": {"annotations": {"lockout.admission.orch.io/passes": "clean-up, own-service"}}});
-    server.merge(&format!("{VALIDATING}/v"), opted).await.object();
+    let metadata = json!({"name": "v", "annotations": {"lockout.admission.orch.io/passes": passes}});
+    server.create(VALIDATING, json!({"metadata": metadata, "webhooks": [of_service]})).await;
     for _ in 0..3 {
-        assert_eq!(server.post(PODS, pod("other")).await.code, 500);
+        assert_eq!(server.post(MAPS, map("m")).await.code, 500);
     }
-    server.create(PODS, own()).await;
-    assert_eq!(server.post(PODS, pod("other")).await.code, 500);
+    server
+}
+
+fn labelled_pod(name: &str, app: &str) -> Value {
+    let mut pod = pod(name);
+    pod["metadata"]["labels"] = json!({"app": app});
+    pod
+}
+
+#[tokio::test]
+async fn the_pods_of_a_dead_webhook_come_back_where_its_configuration_says_so() {
+    let replicas = user("system:serviceaccount:orch-system:replicaset-controller", &[]);
+    let post = async |server: &Server, user: &User, path: &str, object: &Value| {
+        server.send_as(user, Method::POST, path, JSON, &object.to_string()).await.code
+    };
+    let off = with_dead_webhook("clean-up").await;
+    assert_eq!(post(&off, &replicas, PODS, &labelled_pod("own", "hook")).await, 500, "it is off by default");
+    let server = with_dead_webhook("clean-up, own-service").await;
+    assert_eq!(post(&server, &replicas, PODS, &labelled_pod("other", "other")).await, 500);
+    assert_eq!(post(&server, &replicas, PODS, &labelled_pod("own", "hook")).await, 201);
+    assert_eq!(post(&server, &User::server(), PODS, &labelled_pod("own2", "hook")).await, 201);
+    let node = user("system:node:n", &["system:nodes"]);
+    assert_ne!(post(&server, &node, PODS, &labelled_pod("static", "hook")).await, 201);
     // A pod does not become the service's by an update.
-    let labels = json!({"metadata": {"labels": {"app": "other"}}});
-    server.merge(&format!("{PODS}/own"), labels).await.object();
-    let labels = json!({"metadata": {"labels": {"app": "hook"}}});
-    assert_eq!(server.merge(&format!("{PODS}/own"), labels).await.code, 500);
+    let labels = |app: &str| json!({"metadata": {"labels": {"app": app}}}).to_string();
+    let path = format!("{PODS}/own2");
+    let patch =
+        async |app: &str| server.send_as(&replicas, Method::PATCH, &path, MERGE, &labels(app)).await.code;
+    assert_eq!(patch("other").await, 200);
+    assert_eq!(patch("hook").await, 500);
+}
+
+#[tokio::test]
+async fn who_edits_the_namespace_of_a_dead_webhook_writes_nothing_past_it_directly() {
+    let server = with_dead_webhook("own-service").await;
+    let editor = user("zoe", &["system:masters"]);
+    let account = user("system:serviceaccount:ns:hook", &["system:masters"]);
+    let post = async |user: &User, path: &str, object: Value| {
+        server.send_as(user, Method::POST, path, JSON, &object.to_string()).await.code
+    };
+    let core = |resource: &str| format!("/api/v1/namespaces/ns/{resource}");
+    let leases = "/apis/coordination.orch.io/v1/namespaces/ns/leases";
+    let slices = "/apis/discovery.orch.io/v1/namespaces/ns/endpointslices";
+    let slice = |name: &str| {
+        let metadata = json!({"name": name, "labels": {"orch.io/service-name": name}});
+        json!({"metadata": metadata, "addressType": "IPv4", "endpoints": []})
+    };
+    let named = |name: &str| json!({"metadata": {"name": name}});
+    let token = json!({
+        "metadata": {"name": "t", "annotations": {"orch.io/service-account.name": "admin"}},
+        "type": "orch.io/service-account-token",
+    });
+    for user in [&editor, &account] {
+        assert_eq!(post(user, PODS, labelled_pod("p", "hook")).await, 500, "{}", user.name);
+        assert_eq!(post(user, &core("endpoints"), named("hook")).await, 500, "{}", user.name);
+        assert_eq!(post(user, slices, slice("hook")).await, 500, "{}", user.name);
+        assert_eq!(post(user, &core("secrets"), token.clone()).await, 500, "{}", user.name);
+        // The selector stays the one that the webhook saw.
+        let selector = json!({"spec": {"selector": {"app": "other"}}}).to_string();
+        let path = core("services/hook");
+        assert_eq!(server.send_as(user, Method::PATCH, &path, MERGE, &selector).await.code, 500);
+        assert_eq!(server.send_as(user, Method::DELETE, &path, JSON, "").await.code, 500);
+    }
+    assert_eq!(post(&editor, &core("secrets"), named("s")).await, 500);
+    assert_eq!(post(&account, &core("secrets"), named("s")).await, 201, "its certificate");
+    assert_eq!(post(&account, leases, lease("l")).await, 201, "its election");
+    assert_eq!(server.send_as(&account, Method::DELETE, &core("secrets/s"), JSON, "").await.code, 500);
+    let loops = User::server();
+    assert_eq!(post(&loops, slices, slice("hook")).await, 201);
+    assert_eq!(post(&loops, slices, slice("other")).await, 500);
+    assert_eq!(post(&loops, &core("endpoints"), named("hook")).await, 201);
 }
 
 #[tokio::test]
