@@ -87,8 +87,9 @@ pub(super) async fn run<S: Store>(client: &Client<S>, member: &str) -> Result<In
 async fn note<S: Store>(client: &Client<S>, member: &str, outage: &Outage, state: State) {
     match write(client, member, outage, state).await {
         Err(error) if !is_overtaken(&error) => {
+            let configuration = &*outage.configuration;
             if let Some(left_out) = UNWRITTEN.pass_at(client.moment()) {
-                tracing::warn!(%error, configuration = %outage.configuration, left_out, "an event cannot be written");
+                tracing::warn!(%error, configuration, left_out, "the event about a webhook cannot be written");
             }
         }
         _ => {}

@@ -145,7 +145,7 @@ impl View<'_> {
         }
         let references = ownership.references();
         // once: each is looked up by hash.
-        let is_owned_elsewhere = references.iter().any(|reference| self.owners.server(reference).is_some());
+        let is_owned_elsewhere = references.iter().any(|of| self.owners.server(of).is_some());
         let questions = self.questions(object, ownership, &owners);
         if !questions.is_empty() {
             return Ok(Decision { questions, is_owned_elsewhere, ..Decision::default() });
