@@ -26,18 +26,21 @@ use super::measures::{Breach, Measures};
 use super::restored::{Expected, Fault, restored};
 use super::review::{Reviews, Sent, Unanswered, named};
 use super::{Batch, Converted, Converter, Converting, Failure, Piece, converted};
-use crate::ambient::{Ambient, uuid_text};
+use crate::ambient::{Ambient, Timestamp, uuid_text};
 
-/// Longest wait for an answer: the reference's.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest wait for the answer to a batch, however many questions it takes: the reference's for its one.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The reason where the time is over, as of a call that has no answer.
+const LATE: &str = "context deadline exceeded";
 
 /// Bytes of a text that another server has written into a failure: some pages, where the reference repeats all.
 const TOLD_BYTES_MAX: usize = 4096;
 
 /// Posts documents to one server.
 pub(crate) trait Post: fmt::Debug + Send + Sync {
-    /// Posts `document` and gives the whole answer of status 200, within [`TIMEOUT`].
-    fn post(&self, document: Bytes) -> BoxFuture<'static, Result<Bytes, Unposted>>;
+    /// Posts `document` and gives the whole answer of status 200, within `timeout`.
+    fn post(&self, document: Bytes, timeout: Duration) -> BoxFuture<'static, Result<Bytes, Unposted>>;
 }
 
 /// The reason why there is no answer.
@@ -176,28 +179,41 @@ impl Asker {
         Question { uid, document, forms, to: to.clone() }
     }
 
-    /// Asks `question`, or, where the answer would be too large, the halves of it.
+    /// Asks `question`, or, where the answer would be too large, the halves of it, which have the time that is left.
     async fn ask(self: Arc<Self>, question: Question) -> Result<Converted, Failure> {
         let mut answered = Converted::new();
+        let began = self.now();
+        let mut left = TIMEOUT;
         // A stack of halves, the next one on top: it grows with the logarithm of the objects.
         let mut due = vec![question];
         while let Some(question) = due.pop() {
-            match self.ask_once(&question, answered.len()).await {
+            match self.ask_once(&question, left, answered.len()).await {
                 Ok(objects) => answered.extend(objects),
                 Err(None) => due.extend(self.halves(&question)?.into_iter().rev()),
                 Err(Some(failure)) => return Err(failure),
+            }
+            left = TIMEOUT.saturating_sub(Duration::from_micros(self.now().0.saturating_sub(began.0)));
+            if left.is_zero()
+                && let Some(next) = due.last()
+            {
+                return Err(self.failed(&next.forms[0], Breach::Call, LATE).1);
             }
         }
         Ok(answered)
     }
 
-    /// The objects that the server answers `question` with, of which `before` others were sent in earlier halves. `Err(None)`: the
+    /// The objects that the server answers `question` with in the time that is `left`, of which `before` others were sent in earlier halves. `Err(None)`: the
     /// answer is too large, and the question can be divided.
-    async fn ask_once(&self, question: &Question, before: usize) -> Result<Converted, Option<Failure>> {
+    async fn ask_once(
+        &self,
+        question: &Question,
+        left: Duration,
+        before: usize,
+    ) -> Result<Converted, Option<Failure>> {
         let Ok(Way { reviews, post, parts }) = &self.way else { return Ok(Converted::new()) };
         let from = &question.forms[0];
         let began = parts.ambient.now();
-        let posted = post.post(question.document.clone()).await;
+        let posted = post.post(question.document.clone(), left).await;
         let result = match posted {
             Err(unposted) if unposted.is_too_large && question.forms.len() > 1 => return Err(None),
             Err(unposted) => Err(self.failed(from, Breach::Call, &unposted.reason)),
@@ -208,6 +224,11 @@ impl Asker {
         let versions = (&*from.version, &*question.to.version);
         parts.measures.note(&self.of.definition, versions, breach, took);
         result.map_err(|(_, failure)| Some(failure))
+    }
+
+    /// The time of day, by which the questions of one batch are bounded together; the epoch where there is no server.
+    fn now(&self) -> Timestamp {
+        self.way.as_ref().map(|way| way.parts.ambient.now()).unwrap_or_default()
     }
 
     /// Two questions for the halves of `question`.
@@ -322,7 +343,7 @@ mod tests {
     }
 
     impl Post for Fake {
-        fn post(&self, document: Bytes) -> BoxFuture<'static, Result<Bytes, Unposted>> {
+        fn post(&self, document: Bytes, _: Duration) -> BoxFuture<'static, Result<Bytes, Unposted>> {
             let document: Value = serde_json::from_slice(&document).unwrap();
             let answer = (self.answer)(&document).map(|answer| Bytes::from(answer.to_string()));
             self.asked.lock().push(document);
@@ -404,6 +425,47 @@ mod tests {
             ("g.example.com/v2", 3)
         );
         assert_eq!(request.items("objects")[1]["apiVersion"], "g.example.com/v1");
+    }
+
+    /// A clock that the answers of a test move.
+    #[derive(Debug, Default)]
+    struct Moved(AtomicUsize);
+
+    impl Ambient for Moved {
+        fn now(&self) -> Timestamp {
+            Timestamp(self.0.load(Ordering::Relaxed) as u64)
+        }
+
+        fn random(&self) -> u128 {
+            7
+        }
+    }
+
+    /// A server whose answers are too large and take 11 seconds each. It notes the time that it is given, in seconds.
+    #[derive(Debug)]
+    struct Slow(Arc<Moved>, Arc<Mutex<Vec<u64>>>);
+
+    impl Post for Slow {
+        fn post(&self, _: Bytes, timeout: Duration) -> BoxFuture<'static, Result<Bytes, Unposted>> {
+            self.1.lock().push(timeout.as_secs());
+            self.0.0.fetch_add(11_000_000, Ordering::Relaxed);
+            let unposted = Unposted { reason: "large".to_owned(), is_too_large: true };
+            std::future::ready(Err(unposted)).boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn the_halves_of_a_batch_have_the_time_that_is_left() {
+        let (clock, given) = (Arc::new(Moved::default()), Arc::<Mutex<Vec<u64>>>::default());
+        let post = Arc::new(Slow(clock.clone(), given.clone()));
+        let parts = HookParts { ambient: clock, ..parts() };
+        let way = Reviews::of(&ORCH, &["v1"]).map(|reviews| Way { reviews, post, parts });
+        let text = ask(&Hook::new(widgets(), way), pieces(1000), "v2").await.unwrap_err();
+        assert_eq!(
+            text,
+            "conversion webhook for g.example.com/v1, Kind=Widget failed: context deadline exceeded"
+        );
+        assert_eq!(*given.lock(), [30, 19, 8]);
     }
 
     #[tokio::test]

@@ -1,8 +1,11 @@
 //! Groups and versions that another server answers, with servers that write down what they get.
 
+use std::time::Duration;
+
 use axum::body::Body;
-use futures::FutureExt;
+use bytes::Bytes;
 use futures::future::{BoxFuture, ready};
+use futures::{FutureExt, StreamExt};
 use http::{Method, Request, Response};
 use parking_lot::Mutex;
 
@@ -26,6 +29,10 @@ struct Scripted {
     code: u16,
     headers: Vec<(&'static str, &'static str)>,
     fails: bool,
+    /// The body of the answer does not end.
+    is_endless: bool,
+    /// `Via` of the requests.
+    hops: Mutex<Vec<String>>,
 }
 
 impl Default for Scripted {
@@ -36,6 +43,8 @@ impl Default for Scripted {
             code: 200,
             headers: vec![],
             fails: false,
+            is_endless: false,
+            hops: Mutex::default(),
         }
     }
 }
@@ -49,7 +58,7 @@ impl Relay for Scripted {
         let mut told: Vec<String> = request
             .headers()
             .iter()
-            .filter(|(name, _)| !["audit-id", "x-forwarded-for"].contains(&name.as_str()))
+            .filter(|(name, _)| !["audit-id", "x-forwarded-for", "via"].contains(&name.as_str()))
             .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
             .collect();
         told.sort();
@@ -62,7 +71,16 @@ impl Relay for Scripted {
         for (name, value) in &self.headers {
             answer = answer.header(*name, *value);
         }
-        ready(Ok(answer.body(Body::from("text")).unwrap())).boxed()
+        let hops = request.headers().get_all("via").iter().map(|via| via.to_str().unwrap().to_owned());
+        self.hops.lock().extend(hops);
+        let body = match self.is_endless {
+            false => Body::from("text"),
+            true => {
+                let first = futures::stream::once(async { Ok::<_, std::io::Error>(Bytes::from("text")) });
+                Body::from_stream(first.chain(futures::stream::pending()))
+            }
+        };
+        ready(Ok(answer.body(body).unwrap())).boxed()
     }
 }
 
@@ -237,6 +255,43 @@ async fn authorization_audit_and_flow_control_see_what_the_server_is_asked() {
             "{path}"
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_comes_back_goes_round_no_more() {
+    let (server, scripted, aggregation) = server(Scripted::default(), "True").await;
+    let via = [("via", "1.1 other")];
+    assert_eq!(server.send(Method::GET, THINGS, &via, Body::empty()).await.code, StatusCode::OK);
+    let own = format!("1.1 {}", aggregation.hop(|| unreachable!("it has a name")));
+    assert_eq!(*scripted.hops.lock(), ["1.1 other".to_owned(), own.clone()]);
+    for via in [own.clone(), format!("1.1 other, {own}"), format!("1.0 x,{own} (c)")] {
+        let headers = [("via", via.as_str())];
+        let answered = server.send(Method::GET, THINGS, &headers, Body::empty()).await;
+        assert_eq!(answered.code, StatusCode::LOOP_DETECTED, "{via}");
+    }
+    assert_eq!(scripted.seen.lock().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_another_server_ends_with_the_right_to_it() {
+    let endless = Scripted { is_endless: true, ..Scripted::default() };
+    let (server, _, _) = server(endless, "True").await;
+    let_zoe_get_things(&server).await;
+    let watching =
+        json!({"rules": [{"verbs": ["watch"], "apiGroups": ["a.example.com"], "resources": ["things"]}]});
+    let rbac = "/apis/rbac.authorization.orch.io/v1";
+    assert_eq!(server.merge(&format!("{rbac}/clusterroles/r"), watching).await.code, StatusCode::OK);
+    let (path, zoe) = (format!("{THINGS}?watch=true"), [("impersonate-user", "zoe")]);
+    let answer = server.open(Method::GET, &path, &zoe, Body::empty()).await;
+    assert_eq!(answer.status(), StatusCode::OK);
+    let mut body = Box::pin(answer.into_body().collect());
+    let early = tokio::time::timeout(Duration::from_secs(600), &mut body).await;
+    assert!(early.is_err(), "it goes on while the right is there");
+    assert_eq!(server.delete(&format!("{rbac}/clusterrolebindings/b")).await.code, StatusCode::OK);
+    let ended = tokio::time::timeout(Duration::from_secs(61), body).await.unwrap();
+    assert_eq!(ended.unwrap().to_bytes(), "text");
+    let refused = server.open(Method::GET, &path, &zoe, Body::empty()).await;
+    assert_eq!(refused.status(), StatusCode::FORBIDDEN);
 }
 
 #[tokio::test]
