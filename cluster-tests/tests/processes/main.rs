@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "tests may unwrap, in what they call too")]
 
 mod access;
+mod admission_webhooks;
 mod audit;
 mod backups;
 mod bad_input;
