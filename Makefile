@@ -32,7 +32,7 @@ SIM = $(CARGO) $(CHECKED) test --release --test search --
 # Where the corpus of public definitions lies (cluster-tests/corpus/README.md); it is not in this repository.
 CORPUS ?=
 
-.PHONY: run test lint fmt sim sim-night sim-plants sim-scheduler sim-scheduling sim-definitions sim-webhooks oracle power bench bench-scheduler failover upgrade attacks services microbench prices verify vectors corpus fuzz setup build release
+.PHONY: run test lint fmt alerts sim sim-night sim-plants sim-scheduler sim-scheduling sim-definitions sim-webhooks oracle power bench bench-scheduler failover upgrade attacks services microbench prices verify vectors corpus fuzz setup build release
 
 run: setup ## Start a node for development with a scheduler; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -72,6 +72,11 @@ fmt: ## Format the sources
 	cargo fmt --all
 
 verify: lint test ## What a change has to pass
+
+alerts: ## Check the alert rules and run their tests (promtool, in Debian's package prometheus)
+	promtool check config --syntax-only deploy/prometheus/prometheus.yml
+	promtool check rules deploy/alerts/*.yaml
+	promtool test rules deploy/alerts/tests/*.yaml
 
 sim: setup ## Simulate many seeds (SEEDS=1000), or replay one (SEED=17)
 	$(SIM) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)

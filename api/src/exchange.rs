@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use http::header::HeaderName;
@@ -52,6 +52,8 @@ pub struct Exchange {
     /// The flow schema that the request belongs to.
     flow: OnceLock<Arc<Entry>>,
     warnings: Mutex<Vec<String>>,
+    /// Microseconds for which it waited for webhooks and seats.
+    waited_micros: AtomicU64,
     is_closed: AtomicBool,
     /// Kept for watches, which are asked for it again.
     credential: OnceLock<Credential>,
@@ -86,8 +88,19 @@ impl Exchange {
     fn of(asked: Option<RequestHead>) -> Self {
         let (user, impersonated, ruling) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (warnings, is_closed) = (Mutex::default(), AtomicBool::new(false));
-        let (flow, credential) = (OnceLock::new(), OnceLock::new());
-        Exchange { asked, trail: None, user, impersonated, ruling, flow, warnings, is_closed, credential }
+        let (flow, credential, waited_micros) = (OnceLock::new(), OnceLock::new(), AtomicU64::default());
+        Exchange {
+            asked,
+            trail: None,
+            user,
+            impersonated,
+            ruling,
+            flow,
+            warnings,
+            waited_micros,
+            is_closed,
+            credential,
+        }
     }
 
     /// The same exchange, audited by `auditor` if there is one. The request is for `uri` and came from `peer`.
@@ -154,6 +167,16 @@ impl Exchange {
     /// Microseconds from the request's head to `now`; 0 for internal requests.
     pub fn micros_until(&self, now: Timestamp) -> u64 {
         self.asked.as_ref().map_or(0, |asked| now.0.saturating_sub(asked.began.0))
+    }
+
+    /// Adds time for which the request waited for webhooks or for its seats: no part of the service level.
+    pub(crate) fn add_wait(&self, micros: u64) {
+        self.waited_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// Microseconds of all such waits.
+    pub(crate) fn waited_micros(&self) -> u64 {
+        self.waited_micros.load(Ordering::Relaxed)
     }
 
     /// The authenticated user; `None` before the gate.

@@ -50,8 +50,17 @@ fn describe(recorder: &impl Recorder) {
     }
 }
 
-/// The text of `/metrics`, and the upkeep of its histograms until `stopping`. Needs a Tokio runtime.
-pub(crate) fn exposition(stopping: CancellationToken) -> Arc<dyn Exposition> {
+/// Series that are read where they are kept, when somebody asks for the page.
+pub(crate) trait Source: Send + Sync + 'static {
+    /// Appends the series.
+    fn write(&self, text: &mut String);
+}
+
+/// The text of `/metrics` with the series of `source`, and the upkeep of its histograms until `stopping`. Needs a Tokio runtime.
+pub(crate) fn exposition(
+    stopping: CancellationToken,
+    source: Option<Arc<dyn Source>>,
+) -> Arc<dyn Exposition> {
     install();
     let handle = RECORDER.get().cloned();
     if let Some(handle) = handle.clone() {
@@ -62,18 +71,23 @@ pub(crate) fn exposition(stopping: CancellationToken) -> Arc<dyn Exposition> {
             }
         }));
     }
-    Arc::new(Page { handle })
+    Arc::new(Page { handle, source })
 }
 
 /// The recorder's series and those of the process.
 struct Page {
     handle: Option<PrometheusHandle>,
+    /// `None` before the node has a store.
+    source: Option<Arc<dyn Source>>,
 }
 
 impl Exposition for Page {
     fn render(&self) -> String {
         let mut text = self.handle.as_ref().map(PrometheusHandle::render).unwrap_or_default();
         orch_serving::process::write_series(&mut text, &|_| true);
+        if let Some(source) = &self.source {
+            source.write(&mut text);
+        }
         text
     }
 
@@ -83,7 +97,7 @@ impl Exposition for Page {
 }
 
 /// The lines before the series called `name` of a page.
-fn head(name: &str, kind: &str) -> String {
+pub(crate) fn head(name: &str, kind: &str) -> String {
     let help = catalog::metric(name).map(|metric| format!("# HELP {name} {}\n", metric.description()));
     format!("{}# TYPE {name} {kind}\n", help.unwrap_or_default())
 }
@@ -91,7 +105,7 @@ fn head(name: &str, kind: &str) -> String {
 /// The text of `/metrics` before the API is there. Its few histograms are kept up later.
 pub(crate) fn text() -> String {
     install();
-    Page { handle: RECORDER.get().cloned() }.render()
+    Page { handle: RECORDER.get().cloned(), source: None }.render()
 }
 
 #[cfg(test)]
@@ -103,7 +117,7 @@ mod tests {
         install();
         metrics::counter!("apiserver_tls_handshake_errors_total").increment(2);
         metrics::histogram!("apiserver_flowcontrol_request_wait_duration_seconds").record(0.03);
-        let text = exposition(CancellationToken::new()).render();
+        let text = exposition(CancellationToken::new(), None).render();
         for expected in [
             "# HELP apiserver_tls_handshake_errors_total [ALPHA] Connections that ended in their TLS handshake.\n# TYPE apiserver_tls_handshake_errors_total counter\n",
             "apiserver_tls_handshake_errors_total 2\n",

@@ -23,9 +23,11 @@ use crate::error::ApiError;
 use crate::exchange::Exchange;
 use crate::follow::Applied;
 use crate::gate::Gate;
+use crate::metrics::LoopFigures;
 use crate::pipeline::{Answer, Pipeline, Request};
 use crate::registry::{Changes, Registry, Resource};
 use crate::request::{Query, Target, Verb};
+use crate::status::Status;
 
 /// Deletion propagation policy: the treatment of a deleted object's dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +95,11 @@ impl<S: Store> Client<S> {
     /// The store below.
     pub(super) fn store(&self) -> &S {
         &self.pipeline.store
+    }
+
+    /// The numbers of the loops, for metrics.
+    pub(super) fn figures(&self) -> &LoopFigures {
+        &self.pipeline.loops
     }
 
     /// Decides on rights.
@@ -283,10 +290,33 @@ impl<S: Store> Client<S> {
             body: &Bytes::from(body.value.to_string()),
             budget: &Budget::default(),
         };
+        let began = self.store().elapsed();
         // Boxed: the whole pipeline's future is large, and many of these are held at once.
-        let answer: Answer = Box::pin(self.pipeline.run(request)).await?;
-        drop(answer);
-        Ok(())
+        let answer: Result<Answer, ApiError> = Box::pin(self.pipeline.run(request)).await;
+        let took = self.store().elapsed().saturating_sub(began);
+        let (method, code) = (method(verb), self.code(verb, answer.as_ref().err()));
+        self.figures().note_request(method, code, took);
+        answer.map(drop)
+    }
+
+    /// The code that an HTTP client would get.
+    fn code(&self, verb: Verb, error: Option<&ApiError>) -> u16 {
+        match error {
+            Some(error) => Status::of(error, self.registry().brand).code,
+            None if verb == Verb::Create => 201,
+            None => 200,
+        }
+    }
+}
+
+/// The method of a request that writes.
+fn method(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Create => "POST",
+        Verb::Update => "PUT",
+        Verb::Patch => "PATCH",
+        Verb::Delete | Verb::DeleteCollection => "DELETE",
+        Verb::Get | Verb::List | Verb::Watch => "GET",
     }
 }
 

@@ -163,11 +163,15 @@ impl Queued for Presence {
     }
 }
 
-/// Keeps the object in every namespace. Completes only with an error.
-pub(super) async fn run<S: Store>(client: &Client<S>, wanted: Wanted) -> Result<Infallible, ApiError> {
+/// Keeps the object in every namespace. `name`: that of the loop, for metrics. Completes only with an error.
+pub(super) async fn run<S: Store>(
+    (client, name): (&Client<S>, &'static str),
+    wanted: Wanted,
+) -> Result<Infallible, ApiError> {
     let wanted = Arc::new(wanted);
     let presence = Presence::new(wanted.clone());
-    let mut rounds = Rounds::new(client, presence.sources.clone(), presence, CONCURRENT_WRITES_MAX).await?;
+    let mut rounds =
+        Rounds::new((client, name), presence.sources.clone(), presence, CONCURRENT_WRITES_MAX).await?;
     loop {
         let ended = |presence: &mut Presence, namespace: &Arc<str>, mended: Result<Mended, ApiError>| {
             let progress = mended.map(|mended| match mended {

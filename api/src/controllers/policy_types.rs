@@ -93,7 +93,9 @@ impl Queued for Due {
 /// Keeps the statuses of validating policies. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
     let due = Due::new();
-    let mut rounds = Rounds::new(client, [due.source.clone()], due, CONCURRENT_MAX).await?;
+    let mut rounds =
+        Rounds::new((client, "validatingadmissionpolicy_status"), [due.source.clone()], due, CONCURRENT_MAX)
+            .await?;
     let checking = Arc::new(tokio::sync::Semaphore::new(1));
     loop {
         let ended = |due: &mut Due, name: &Arc<str>, written: Result<(), ApiError>| {

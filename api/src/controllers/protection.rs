@@ -237,7 +237,8 @@ pub(super) async fn run<S: Store>(client: &Client<S>, of: Protected) -> Result<I
     let Some(resource) = client.stored_resource(of.storage()) else {
         return Err(ApiError::Internal(format!("{} are not served", of.storage())));
     };
-    let mut rounds = Rounds::new(client, uses.sources.clone(), uses, OBJECTS_AT_ONCE).await?;
+    let mut rounds =
+        Rounds::new((client, of.controller()), uses.sources.clone(), uses, OBJECTS_AT_ONCE).await?;
     loop {
         let Round { due, .. } = rounds
             .next(|uses, path, result| end(client, &mut uses.queue, (path, path), result, WARNING))

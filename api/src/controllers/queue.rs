@@ -9,7 +9,10 @@
 //! slow work for one key holds up no other. The number of objects that keys name bounds the queue.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::metrics::QueueFigures;
 
 /// The wait after a key's first failure; it doubles with each further one.
 const RETRY_MIN: Duration = Duration::from_millis(500);
@@ -22,16 +25,36 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Queue<K> {
     now: Duration,
     due: BTreeMap<K, Duration>,
+    /// Keys that wait for their times.
     order: BTreeSet<(Duration, K)>,
-    /// Keys that are being worked on, each with the time at which it is due again; `None`: nothing has asked for it.
-    taken: BTreeMap<K, Option<Duration>>,
+    /// Keys whose times have come.
+    ready: BTreeSet<(Duration, K)>,
+    taken: BTreeMap<K, Taken>,
     failures: BTreeMap<K, u32>,
+    /// `None`: nothing measures the queue.
+    figures: Option<Arc<QueueFigures>>,
+}
+
+/// The work for a key.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    start: Duration,
+    /// The time at which the key is due again; `None`: nothing has asked for it.
+    again: Option<Duration>,
 }
 
 impl<K> Default for Queue<K> {
     fn default() -> Self {
-        let (due, order, taken, failures) = Default::default();
-        Queue { now: Duration::ZERO, due, order, taken, failures }
+        let (due, order, ready, taken, failures) = Default::default();
+        Queue { now: Duration::ZERO, due, order, ready, taken, failures, figures: None }
+    }
+}
+
+impl<K> Drop for Queue<K> {
+    fn drop(&mut self) {
+        if let Some(figures) = &self.figures {
+            figures.forget(self.ready.len(), self.taken.values().map(|taken| taken.start));
+        }
     }
 }
 
@@ -39,17 +62,35 @@ impl<K: Clone + Ord> Queue<K> {
     /// Sets the time. One that is earlier than the last has no effect.
     pub(super) fn advance(&mut self, now: Duration) {
         self.now = self.now.max(now);
+        while self.order.first().is_some_and(|(at, _)| *at <= self.now)
+            && let Some(come) = self.order.pop_first()
+        {
+            self.make_ready(come);
+        }
+    }
+
+    /// Has `figures` measure the queue from now on.
+    pub(super) fn measure(&mut self, figures: Arc<QueueFigures>) {
+        figures.note_due(self.ready.len());
+        self.figures = Some(figures);
+    }
+
+    fn make_ready(&mut self, key: (Duration, K)) {
+        self.ready.insert(key);
+        if let Some(figures) = &self.figures {
+            figures.note_due(1);
+        }
     }
 
     /// Time until the first key is due, zero where one is due already. `None`: no key is waiting.
     pub(super) fn wait(&self) -> Option<Duration> {
-        self.order.first().map(|(at, _)| at.saturating_sub(self.now))
+        self.ready.first().or(self.order.first()).map(|(at, _)| at.saturating_sub(self.now))
     }
 
     /// Lets `time` pass.
     #[cfg(test)]
     pub(super) fn pass(&mut self, time: Duration) {
-        self.now += time;
+        self.advance(self.now + time);
     }
 
     /// Number of keys that are being worked on.
@@ -61,7 +102,7 @@ impl<K: Clone + Ord> Queue<K> {
     /// the end of that work.
     pub(super) fn add(&mut self, key: &K, delay: Duration) {
         let at = self.now.saturating_add(delay);
-        if let Some(again) = self.taken.get_mut(key) {
+        if let Some(Taken { again, .. }) = self.taken.get_mut(key) {
             *again = Some(again.map_or(at, |planned| planned.min(at)));
             return;
         }
@@ -69,23 +110,27 @@ impl<K: Clone + Ord> Queue<K> {
             if planned <= at {
                 return;
             }
+            // It was planned for later than now.
             self.order.remove(&(planned, key.clone()));
         }
         self.due.insert(key.clone(), at);
-        self.order.insert((at, key.clone()));
+        if at <= self.now {
+            self.make_ready((at, key.clone()));
+        } else {
+            self.order.insert((at, key.clone()));
+        }
     }
 
     /// Takes at most `most` keys that are due, longest due first. Each is to be given back by `done`, `failed` or `put_back`.
     pub(super) fn take_due(&mut self, most: usize) -> Vec<K> {
         let mut taken = Vec::new();
         while taken.len() < most {
-            match self.order.first() {
-                Some((at, _)) if *at <= self.now => {}
-                _ => break,
-            }
-            let Some((_, key)) = self.order.pop_first() else { break };
+            let Some((at, key)) = self.ready.pop_first() else { break };
             self.due.remove(&key);
-            self.taken.insert(key.clone(), None);
+            self.taken.insert(key.clone(), Taken { start: self.now, again: None });
+            if let Some(figures) = &self.figures {
+                figures.note_taken(self.now - at, self.now);
+            }
             taken.push(key);
         }
         taken
@@ -100,6 +145,9 @@ impl<K: Clone + Ord> Queue<K> {
     /// Queues `key` again after a failure, with a back-off that doubles with each failure.
     pub(super) fn failed(&mut self, key: &K) {
         let failures = self.failures.entry(key.clone()).or_default();
+        if let Some(figures) = &self.figures {
+            figures.note_retry();
+        }
         let factor = 1_u32.checked_shl(*failures).unwrap_or(u32::MAX);
         *failures += 1;
         self.put_back(key, RETRY_MIN.saturating_mul(factor).min(RETRY_MAX));
@@ -117,7 +165,13 @@ impl<K: Clone + Ord> Queue<K> {
     }
 
     fn release(&mut self, key: &K) {
-        if let Some(Some(at)) = self.taken.remove(key) {
+        let Some(Taken { start, again }) = self.taken.remove(key) else { return };
+        if let Some(figures) = &self.figures {
+            // As many as the loop works on at once.
+            let first = self.taken.values().map(|taken| taken.start).min();
+            figures.note_released(start, self.now, first);
+        }
+        if let Some(at) = again {
             self.add(key, at.saturating_sub(self.now));
         }
     }
@@ -199,6 +253,39 @@ mod tests {
         queue.done(&"a");
         queue.failed(&"a");
         assert_eq!(after(&mut queue, 500), ["a"]);
+    }
+
+    #[test]
+    fn figures_follow_keys_until_their_queue_ends() {
+        let all = crate::metrics::LoopFigures::default();
+        let text = || {
+            let mut text = String::new();
+            all.write(&mut text, Duration::from_secs(2), |_, _| String::new());
+            text
+        };
+        let mut queue = Queue::default();
+        queue.add(&"soon", millis(10));
+        queue.add(&"now", Duration::ZERO);
+        queue.measure(all.queue("x"));
+        queue.add(&"later", millis(500));
+        let has = |line: &str| assert!(text().contains(&format!("workqueue_{line}\n")), "{line}: {}", text());
+        has("depth{name=\"x\"} 1");
+        assert_eq!(after(&mut queue, 10), ["now", "soon"]);
+        queue.add(&"later", Duration::ZERO);
+        queue.add(&"later", Duration::ZERO);
+        has("depth{name=\"x\"} 1");
+        has("adds_total{name=\"x\"} 3");
+        has("unfinished_work_seconds{name=\"x\"} 3.98");
+        queue.advance(Duration::from_secs(1));
+        queue.done(&"now");
+        has("work_duration_seconds_count{name=\"x\"} 1");
+        has("longest_running_processor_seconds{name=\"x\"} 1.99");
+        queue.failed(&"soon");
+        has("retries_total{name=\"x\"} 1");
+        has("depth{name=\"x\"} 1");
+        drop(queue);
+        has("depth{name=\"x\"} 0");
+        has("unfinished_work_seconds{name=\"x\"} 0");
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl Queued for Due {
 /// Keeps the usage of quotas. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
     let (due, counting) = (Due::new(), Arc::new(Semaphore::new(1)));
-    let mut rounds = Rounds::new(client, [QUOTAS.into()], due, QUOTAS_AT_ONCE).await?;
+    let mut rounds = Rounds::new((client, "resourcequota"), [QUOTAS.into()], due, QUOTAS_AT_ONCE).await?;
     loop {
         let ended = |due: &mut Due, path: &Arc<str>, result: Result<Synced, ApiError>| {
             match &result {

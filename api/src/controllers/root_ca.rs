@@ -55,7 +55,7 @@ async fn publish<S: Store>(client: &Client<S>, authority: &str) -> Result<Infall
         name,
         is_right: has_authority,
     };
-    each_namespace::run(client, wanted).await
+    each_namespace::run((client, "root_ca_cert_publisher"), wanted).await
 }
 
 /// Whether the config map holds the authority. Other keys are their owner's.

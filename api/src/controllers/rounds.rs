@@ -96,8 +96,9 @@ pub(super) struct Rounds<'a, S, D: Queued, R> {
 impl<'a, S: Store, D: Queued, R: 'a> Rounds<'a, S, D, R> {
     /// Rounds over `value`, with work for `at_once` keys under way at most. `sources`: all storage resources that it may ever
     /// be derived from, in its order, unless it follows what is served; those that it is derived from just then wake the loop.
+    /// `name`: that of the loop, for metrics of its queue.
     pub(super) async fn new(
-        client: &'a Client<S>,
+        (client, name): (&'a Client<S>, &'static str),
         sources: impl IntoIterator<Item = Arc<str>>,
         value: D,
         at_once: usize,
@@ -113,6 +114,7 @@ impl<'a, S: Store, D: Queued, R: 'a> Rounds<'a, S, D, R> {
         }
         let applied = client.newest().await?;
         let mut follower = Follower::new(value, &applied);
+        follower.value_mut().queue().measure(client.figures().queue(name));
         if let Some(sources) = followed {
             follower.value_mut().follow(sources, &applied.state);
         }
@@ -126,7 +128,9 @@ impl<'a, S: Store, D: Queued, R: 'a> Rounds<'a, S, D, R> {
         let queue = value.queue();
         queue.advance(self.client.store().elapsed());
         let wait = if queue.taken() < self.at_once { queue.wait() } else { None };
-        for (key, result) in self.turns.next_of(heard, wait).await {
+        let ended = self.turns.next_of(heard, wait).await;
+        value.queue().advance(self.client.store().elapsed());
+        for (key, result) in ended {
             end(value, &key, result);
         }
         let followed = self.turns.newly_served().and_then(|served| D::sources_of(&served));
@@ -134,7 +138,6 @@ impl<'a, S: Store, D: Queued, R: 'a> Rounds<'a, S, D, R> {
             self.turns.hear(sources.clone());
         }
         let applied = Applied::of(self.client.store());
-        value.queue().advance(self.client.store().elapsed());
         let value = self.follower.advance(&applied);
         if let Some(sources) = followed {
             value.follow(sources, &applied.state);

@@ -18,7 +18,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
         patch: json!({}),
         is_right: |_, _| true,
     };
-    each_namespace::run(client, wanted).await
+    each_namespace::run((client, "serviceaccount"), wanted).await
 }
 
 #[cfg(test)]

@@ -7,11 +7,12 @@ use http::{Method, Response};
 use orch_raft::Store;
 
 use super::headers::header_text;
+use super::relay::Unreachable;
 use super::stages::{Arrived, RequestInfo};
 use super::{Api, respond};
 use crate::endpoint::Endpoint;
 use crate::error::ApiError;
-use crate::metrics::{Exposition, InFlight, LongRunning, Measured, TEXT_FORMAT};
+use crate::metrics::{Ended, Exposition, InFlight, LongRunning, Measured, TEXT_FORMAT};
 use crate::pipeline::Request;
 use crate::request::Verb;
 
@@ -49,12 +50,25 @@ impl<S: Store> Api<S> {
         self.metrics.begin(verb?)
     }
 
-    /// Counts an answered request.
-    pub(super) fn measure_end(&self, arrived: &Arrived, response: &Response<Body>) {
+    /// Counts an answered request; `error` is what `response` tells of.
+    pub(super) fn measure_end(&self, arrived: &Arrived, response: &Response<Body>, error: Option<&ApiError>) {
+        use ApiError::{DeadlineExceeded, NothingChanged, OutcomeUnknown};
         let measured = arrived.measured().get_or_init(|| Measured::of_path(&arrived.method));
-        let micros = arrived.exchange.micros_until(self.pipeline.ambient.now());
-        let bytes = response.body().size_hint().exact();
-        self.metrics.end(measured, response.status().as_u16(), micros, bytes);
+        let is_late = matches!(error, Some(DeadlineExceeded | NothingChanged | OutcomeUnknown(_)));
+        let ended = Ended {
+            code: response.status().as_u16(),
+            micros: arrived.exchange.micros_until(self.pipeline.ambient.now()),
+            waited_micros: arrived.exchange.waited_micros(),
+            bytes: response.body().size_hint().exact(),
+            is_terminated: is_late || response.extensions().get::<Unreachable>().is_some(),
+        };
+        self.metrics.end(measured, ended);
+    }
+
+    /// Notes that the server of an APIService answers the request.
+    pub(super) fn measure_elsewhere(&self, arrived: &Arrived) {
+        // A request has one destination.
+        let _ = arrived.measured().set(Measured::of_aggregated(&arrived.method));
     }
 
     /// Counts a watch as under way.
@@ -95,6 +109,8 @@ impl<S: Store> Api<S> {
         let mut text = exposition.render();
         let state = self.pipeline.store.state();
         self.metrics.write(&mut text, &state, |name, kind| exposition.head(name, kind));
+        let loops = &self.pipeline.loops;
+        loops.write(&mut text, self.pipeline.store.elapsed(), |name, kind| exposition.head(name, kind));
         self.flow.write_usage(&mut text, |name| exposition.head(name, "histogram"));
         Some(Ok(respond::bytes(200, TEXT_FORMAT, text.into())))
     }

@@ -185,16 +185,23 @@ fn answered(mut answer: Response<Body>, is_upgrade: bool, lasting: Lasting) -> R
     respond::lasting(answer, lasting)
 }
 
+/// Marks a response that this server gives in the place of the one that the request is passed on to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unreachable;
+
 /// The answer where the server is not there, in the reference's words.
 fn unavailable() -> Response<Body> {
     let mut response = text(503, Bytes::from_static(b"service unavailable\n"));
+    response.extensions_mut().insert(Unreachable);
     respond::put(response.headers_mut(), X_CONTENT_TYPE_OPTIONS, "nosniff");
     response
 }
 
 /// The answer where the server cannot be reached, for this reason.
 fn unreachable(reason: &str) -> Response<Body> {
-    text(503, Bytes::from(format!("error trying to reach service: {reason}")))
+    let mut response = text(503, Bytes::from(format!("error trying to reach service: {reason}")));
+    response.extensions_mut().insert(Unreachable);
+    response
 }
 
 fn text(code: u16, text: Bytes) -> Response<Body> {

@@ -1,17 +1,20 @@
 //! Measurements of this API, under the metric names of the reference.
 //!
-//! Owns the series of requests and of stored objects, with their text: they come and go with the kinds that are served. All
+//! Owns the series of requests, of stored objects and of the loops, with their text: they come and go with the kinds that are served. All
 //! other values go to the recorder of the process (crate `metrics`), which the program installs, and their text comes from an
 //! [`Exposition`] that is handed in.
 //!
 //! Invariant: no label holds a client's text but the names of a definition, while it is served. Verbs, resources and
 //! sub-resources that are not served are `other`, so that the number of series is bounded by what is served.
 
+mod histogram;
+mod loops;
 mod requests;
 mod series;
 
+pub(crate) use self::loops::{LoopFigures, QueueFigures};
 pub use self::requests::Measured;
-pub(crate) use self::requests::{InFlight, LongRunning, RequestMetrics};
+pub(crate) use self::requests::{Ended, InFlight, LongRunning, RequestMetrics};
 
 /// The content type of Prometheus's text format.
 pub const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -3,6 +3,7 @@
 //! Owns the table of series by what was asked for, and their labels. Finding a series hashes names that the server owns and
 //! takes no lock. The series of kinds that are no longer served leave the table when one is added, and when the text is written.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,7 +40,27 @@ pub struct Measured {
     verb: &'static str,
     scope: &'static str,
     dry_run: &'static str,
+    component: &'static str,
     is_long_running: bool,
+}
+
+/// The component of requests that this server answers, and of those that it passes on to the server of an APIService.
+const OWN: &str = "apiserver";
+const AGGREGATOR: &str = "aggregator";
+
+/// The end of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    /// The code of the response.
+    pub(crate) code: u16,
+    /// Microseconds from its arrival.
+    pub(crate) micros: u64,
+    /// Microseconds of these for which it waited for webhooks and for its seats.
+    pub(crate) waited_micros: u64,
+    /// The size of the response, where it is known.
+    pub(crate) bytes: Option<u64>,
+    /// The server ended it early to protect itself: its time was over, or the server that it is passed on to is not there.
+    pub(crate) is_terminated: bool,
 }
 
 impl Measured {
@@ -63,6 +84,7 @@ impl Measured {
             verb: verb.map_or(OTHER, |verb| label(verb, is_apply)),
             scope,
             dry_run: if is_dry_run { "All" } else { "" },
+            component: OWN,
             is_long_running: verb == Some(Verb::Watch),
         }
     }
@@ -83,8 +105,14 @@ impl Measured {
             verb: known.copied().unwrap_or(OTHER),
             scope: "",
             dry_run: "",
+            component: OWN,
             is_long_running: false,
         }
+    }
+
+    /// A request that the server of an APIService answers. Its path is a client's text, and no label.
+    pub(crate) fn of_aggregated(method: &Method) -> Measured {
+        Measured { component: AGGREGATOR, ..Measured::of_path(method) }
     }
 
     fn key(&self) -> KeyRef<'_> {
@@ -92,8 +120,8 @@ impl Measured {
             Some(resource) => (&*resource.group, &*resource.version, &*resource.plural),
             None => ("", "", ""),
         };
-        let Measured { subresource, verb, scope, dry_run, .. } = *self;
-        KeyRef { group, version, resource, subresource, verb, scope, dry_run }
+        let Measured { subresource, verb, scope, dry_run, component, .. } = *self;
+        KeyRef { group, version, resource, subresource, verb, scope, dry_run, component }
     }
 }
 
@@ -121,6 +149,7 @@ struct KeyRef<'a> {
     verb: &'static str,
     scope: &'static str,
     dry_run: &'static str,
+    component: &'static str,
 }
 
 #[derive(Clone)]
@@ -132,22 +161,23 @@ struct Key {
     verb: &'static str,
     scope: &'static str,
     dry_run: &'static str,
+    component: &'static str,
 }
 
 impl Key {
     fn borrow(&self) -> KeyRef<'_> {
-        let Key { subresource, verb, scope, dry_run, .. } = *self;
+        let Key { subresource, verb, scope, dry_run, component, .. } = *self;
         let (group, version, resource) = (&*self.group, &*self.version, &*self.resource);
-        KeyRef { group, version, resource, subresource, verb, scope, dry_run }
+        KeyRef { group, version, resource, subresource, verb, scope, dry_run, component }
     }
 
     /// The labels as text. Groups and plural names of resources need no escapes.
     fn labels(&self) -> LabelText {
-        let Key { group, version, resource, subresource, verb, scope, dry_run } = self;
+        let Key { group, version, resource, subresource, verb, scope, dry_run, component } = self;
         let of = |dry_run: &str| {
             format!(
                 "verb=\"{verb}\",{dry_run}group=\"{group}\",version=\"{version}\",resource=\"{resource}\",\
-                 subresource=\"{subresource}\",scope=\"{scope}\",component=\"apiserver\""
+                 subresource=\"{subresource}\",scope=\"{scope}\",component=\"{component}\""
             )
         };
         LabelText { all: of(&format!("dry_run=\"{dry_run}\",")), sent: of("") }
@@ -212,14 +242,16 @@ impl RequestMetrics {
         Some(InFlight(gauge.clone()))
     }
 
-    /// Counts a request that was answered with `code`, `micros` microseconds after it arrived. Of a watch, which lasts,
-    /// no duration is recorded. `bytes`: the size of the response where it is known, which is recorded of reads.
-    pub(crate) fn end(&self, measured: &Measured, code: u16, micros: u64, bytes: Option<u64>) {
+    /// Counts a request that was answered. Of a watch, which lasts, no duration is recorded, and of reads alone the size.
+    pub(crate) fn end(&self, measured: &Measured, ended: Ended) {
+        let Ended { code, micros, waited_micros, bytes, is_terminated } = ended;
         let series = self.series(measured);
         series.count(code);
+        if is_terminated {
+            series.count_terminated(code);
+        }
         if !measured.is_long_running || code >= 400 {
-            #[expect(clippy::cast_precision_loss, reason = "a duration of centuries may be rounded")]
-            series.observe_seconds(micros as f64 / 1e6);
+            series.observe_micros(micros, waited_micros);
         }
         if let (Some(bytes), "GET" | "LIST") = (bytes, measured.verb) {
             #[expect(clippy::cast_precision_loss, reason = "a size beyond 2^53 may be rounded")]
@@ -244,6 +276,7 @@ impl RequestMetrics {
         all.sort_unstable_by(|(one, _), (other, _)| one.all.cmp(&other.all));
         let all: Vec<(&LabelText, &Series)> = all.iter().map(|(labels, series)| (labels, *series)).collect();
         write(text, &all, &head);
+        write_deprecated(text, table.keys(), &registry, &head);
         let mut custom = 0..CUSTOM_MEASURED_MAX;
         let is_measured = |of: &&Arc<Resource>| of.record.is_none() || custom.next().is_some();
         let measured: Vec<&Arc<Resource>> = registry.stored_resources().filter(is_measured).collect();
@@ -258,6 +291,14 @@ impl RequestMetrics {
         };
         series("apiserver_resource_objects", orch_raft::Collection::len);
         series("apiserver_resource_size_estimate_bytes", orch_raft::Collection::object_bytes);
+        let mut series = |name: &str| {
+            text.push_str(&head(name, "gauge"));
+            for resource in &measured {
+                let value = state.collection(&resource.storage).len();
+                let _ = writeln!(text, "{name}{{resource=\"{}\"}} {value}", group_resource(resource));
+            }
+        };
+        series("apiserver_storage_objects");
     }
 
     fn series(&self, measured: &Measured) -> Arc<Series> {
@@ -277,10 +318,10 @@ impl RequestMetrics {
 
     /// Adds a series. The table is copied: it has some hundred entries, and a series is added once.
     fn add(&self, key: KeyRef<'_>) -> Arc<Series> {
-        let KeyRef { subresource, verb, scope, dry_run, .. } = key;
+        let KeyRef { subresource, verb, scope, dry_run, component, .. } = key;
         let (group, version, resource) =
             (key.group.to_owned(), key.version.to_owned(), key.resource.to_owned());
-        let key = Key { group, version, resource, subresource, verb, scope, dry_run };
+        let key = Key { group, version, resource, subresource, verb, scope, dry_run, component };
         let registry = self.served.load();
         let table = self.replace(|table| {
             table.retain(|key, _| key.is_served(&registry));
@@ -304,6 +345,45 @@ impl RequestMetrics {
     pub(crate) fn len(&self) -> usize {
         self.series.load().len()
     }
+}
+
+/// The name of a resource with its group, as the reference writes the two in one label.
+fn group_resource(resource: &Resource) -> String {
+    match &*resource.group {
+        "" => resource.plural.clone(),
+        group => format!("{}.{group}", resource.plural),
+    }
+}
+
+/// Appends a series for each deprecated version of a resource among `asked`, those of requests. The reference's label for the
+/// release that removes it stays empty: this program removes none.
+fn write_deprecated<'a>(
+    text: &mut String,
+    asked: impl Iterator<Item = &'a Key>,
+    registry: &Registry,
+    head: impl Fn(&str, &str) -> String,
+) {
+    let is_deprecated = |key: &&Key| {
+        let resource = registry.find(&key.group, &key.version, &key.resource);
+        resource.is_some_and(|resource| resource.strategy.deprecation(registry.brand).is_some())
+    };
+    let places = asked.filter(is_deprecated);
+    let places: BTreeSet<_> =
+        places.map(|key| (&key.group, &key.version, &key.resource, key.subresource)).collect();
+    let mut series = |name: &str| {
+        if !places.is_empty() {
+            text.push_str(&head(name, "gauge"));
+        }
+        for (group, version, resource, subresource) in &places {
+            // A string takes every write.
+            let _ = writeln!(
+                text,
+                "{name}{{group=\"{group}\",version=\"{version}\",resource=\"{resource}\",\
+                 subresource=\"{subresource}\",removed_release=\"\"}} 1"
+            );
+        }
+    };
+    series("apiserver_requested_deprecated_apis");
 }
 
 /// A request under way.
@@ -333,6 +413,35 @@ mod tests {
     use super::*;
     use crate::request::{TargetPath, parse_path};
 
+    fn ended(code: u16) -> Ended {
+        Ended { code, micros: 1_000, waited_micros: 0, bytes: Some(10), is_terminated: false }
+    }
+
+    #[test]
+    fn deprecated_versions_show_once_they_are_asked_for() {
+        let served = Handle::new(Registry::builtin(&ORCH));
+        let metrics = RequestMetrics::new(served.clone());
+        let registry = served.load();
+        let text = || {
+            let mut text = String::new();
+            metrics.write(&mut text, &State::default(), |name, kind| format!("# TYPE {name} {kind}\n"));
+            text
+        };
+        let name = "apiserver_requested_deprecated_apis";
+        for plural in ["pods", "endpoints"] {
+            assert!(!text().contains(name), "{}", text());
+            let TargetPath::Resource(target) = parse_path(&format!("/api/v1/{plural}")) else { panic!() };
+            let resource = registry.find("", "v1", plural).unwrap();
+            metrics.end(
+                &Measured::of_resource(resource, "", Some(Verb::List), &target, false, false),
+                ended(200),
+            );
+        }
+        let line =
+            "{group=\"\",version=\"v1\",resource=\"endpoints\",subresource=\"\",removed_release=\"\"} 1\n";
+        assert!(text().contains(&format!("# TYPE {name} gauge\n{name}{line}")), "{}", text());
+    }
+
     #[test]
     fn the_series_of_a_kind_go_with_it() {
         let served = Handle::new(Registry::builtin(&ORCH));
@@ -342,7 +451,7 @@ mod tests {
             let resource = registry.find("", "v1", plural).unwrap();
             let TargetPath::Resource(target) = parse_path(&format!("/api/v1/{plural}")) else { panic!() };
             let measured = Measured::of_resource(resource, "", Some(Verb::List), &target, false, false);
-            metrics.end(&measured, 200, 1_000, Some(10));
+            metrics.end(&measured, ended(200));
         };
         let text = || {
             let mut text = String::new();
@@ -353,11 +462,13 @@ mod tests {
             served.update(|now| Ok::<_, Infallible>(now.without(storage))).unwrap();
         };
         ["configmaps", "pods", "secrets"].into_iter().for_each(count);
-        metrics.end(&Measured::of_path(&Method::GET), 404, 1_000, None);
+        metrics.end(&Measured::of_path(&Method::GET), ended(404));
         let lines = |text: &str, plural: &str| text.matches(&format!("resource=\"{plural}\"")).count();
         let before = text();
         assert!(lines(&before, "configmaps") > 10 && lines(&before, "pods") > 10, "{before}");
         assert!(before.contains("apiserver_resource_objects{group=\"\",resource=\"configmaps\"} 0\n"));
+        assert!(before.contains("apiserver_storage_objects{resource=\"configmaps\"} 0\n"));
+        assert!(before.contains("apiserver_storage_objects{resource=\"deployments.apps\"} 0\n"), "{before}");
         without("configmaps");
         let after = text();
         assert_eq!((lines(&after, "configmaps"), metrics.len()), (0, 3), "{after}");

@@ -3,9 +3,12 @@
 //! Owns counters, a gauge and histograms that live as long as the kind of the requests is served: a recorder of the process would
 //! keep the series of every definition there ever was. Adding takes no lock.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use super::histogram::{Histogram, Shift, Snapshot, seconds};
 
 /// Codes with a counter of their own; others share one, labelled `other`.
 pub(super) const CODES: [u16; 24] = [
@@ -19,30 +22,29 @@ const DURATIONS: [f64; 23] = [
     20.0, 30.0, 45.0, 60.0,
 ];
 
+/// So many of the first bounds are left out of the service level's histogram, as in the reference.
+const SLI_LEFT_OUT: usize = 2;
+
 /// Upper bounds of the bytes of responses: a kilobyte to a gigabyte, as in the reference.
 const SIZES: [f64; 7] = [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
+
+/// A count for each of [`CODES`].
+pub(super) type Codes = [AtomicU64; CODES.len()];
 
 /// The numbers of one kind of request.
 #[derive(Debug)]
 pub(super) struct Series {
     /// By the index of the code in [`CODES`].
-    codes: [AtomicU64; CODES.len()],
+    codes: Codes,
     durations: Histogram<{ DURATIONS.len() }>,
+    /// The durations without waits for webhooks and seats. `None` before the first request that waited.
+    waits: OnceLock<Box<Shift<{ DURATIONS.len() }>>>,
+    /// Terminated requests by the index of the code in [`CODES`]. `None` before the first.
+    terminations: OnceLock<Box<Codes>>,
     /// `None` before the first that lasts.
     long_running: OnceLock<AtomicI64>,
     /// `None` before the first read.
     sizes: OnceLock<Box<Histogram<{ SIZES.len() }>>>,
-}
-
-/// Observations by bucket.
-#[derive(Debug)]
-struct Histogram<const N: usize> {
-    bounds: &'static [f64; N],
-    /// Of each bound; those above it are in none.
-    buckets: [AtomicU64; N],
-    count: AtomicU64,
-    /// The bits of an `f64`.
-    sum: AtomicU64,
 }
 
 /// The labels of a series, as text, with those of the scope of `SENT` metrics apart.
@@ -59,19 +61,40 @@ impl Series {
         Series {
             codes: Default::default(),
             durations: Histogram::new(&DURATIONS),
+            waits: OnceLock::new(),
+            terminations: OnceLock::new(),
             long_running: OnceLock::new(),
             sizes: OnceLock::new(),
         }
     }
 
     pub(super) fn count(&self, code: u16) {
-        // few: the codes of this server.
-        let at = CODES.iter().position(|known| *known == code).unwrap_or(CODES.len() - 1);
-        self.codes[at].fetch_add(1, Ordering::Relaxed);
+        count(&self.codes, code);
     }
 
-    pub(super) fn observe_seconds(&self, seconds: f64) {
-        self.durations.observe(seconds);
+    /// Counts a request that the server ended early to protect itself.
+    pub(super) fn count_terminated(&self, code: u16) {
+        let terminations = self.terminations.get_or_init(Box::default);
+        count(terminations, code);
+    }
+
+    /// Observes a duration, of which the request waited `waited_micros` for webhooks and seats.
+    pub(super) fn observe_micros(&self, micros: u64, waited_micros: u64) {
+        let duration = seconds(micros);
+        self.durations.observe(duration);
+        if waited_micros > 0 {
+            let waits = self.waits.get_or_init(Box::default);
+            waits.lower(&DURATIONS, duration, waited_micros.min(micros));
+        }
+    }
+
+    /// The durations without waits.
+    fn service_level(&self) -> Snapshot<{ DURATIONS.len() }> {
+        let durations = self.durations.snapshot();
+        match self.waits.get() {
+            Some(waits) => durations.shifted(waits),
+            None => durations,
+        }
     }
 
     pub(super) fn observe_bytes(&self, bytes: f64) {
@@ -84,87 +107,81 @@ impl Series {
     }
 }
 
+/// Counts `code`.
+pub(super) fn count(codes: &Codes, code: u16) {
+    // few: the codes of this server.
+    let at = CODES.iter().position(|known| *known == code).unwrap_or(CODES.len() - 1);
+    codes[at].fetch_add(1, Ordering::Relaxed);
+}
+
+/// The codes that were counted, as labels show them, with their counts.
+pub(super) fn counted(codes: &Codes) -> impl Iterator<Item = (String, u64)> {
+    let counts = CODES.iter().zip(codes).map(|(code, count)| (*code, count.load(Ordering::Relaxed)));
+    counts.filter(|(_, count)| *count > 0).map(|(code, count)| {
+        let code = if code == 0 { "other".to_owned() } else { code.to_string() };
+        (code, count)
+    })
+}
+
 /// Appends the text of `all`, each with its labels. `head`: the lines before the series of a name and type.
-pub(super) fn write<'a>(
-    text: &mut String,
-    all: &[(&LabelText, &'a Series)],
-    head: impl Fn(&str, &str) -> String,
-) {
-    let mut series = |name: &str, kind: &str, write: &dyn Fn(&mut String, &str, &LabelText, &'a Series)| {
+pub(super) fn write(text: &mut String, all: &[(&LabelText, &Series)], head: impl Fn(&str, &str) -> String) {
+    let mut series = |name: &str, kind: &str, write: &dyn Fn(&mut String, &str)| {
         let mut lines = String::new();
-        for (labels, series) in all {
-            write(&mut lines, name, labels, series);
-        }
+        write(&mut lines, name);
         if !lines.is_empty() {
             text.push_str(&head(name, kind));
             text.push_str(&lines);
         }
     };
-    series("apiserver_longrunning_requests", "gauge", &|text, name, labels, series| {
-        if let Some(count) = series.long_running.get() {
-            // A string takes every write.
-            let _ = writeln!(text, "{name}{{{}}} {}", labels.sent, count.load(Ordering::Relaxed));
+    // Series that differ in `dry_run` are one in the metrics that lack the label.
+    let mut sent: BTreeMap<&str, Vec<&Series>> = BTreeMap::new();
+    for (labels, series) in all {
+        sent.entry(&labels.sent).or_default().push(series);
+    }
+    series("apiserver_longrunning_requests", "gauge", &|text, name| {
+        for (labels, series) in all {
+            if let Some(count) = series.long_running.get() {
+                // A string takes every write.
+                let _ = writeln!(text, "{name}{{{}}} {}", labels.sent, count.load(Ordering::Relaxed));
+            }
         }
     });
-    series("apiserver_request_duration_seconds", "histogram", &|text, name, labels, series| {
-        series.durations.write(text, name, &labels.all);
+    series("apiserver_request_duration_seconds", "histogram", &|text, name| {
+        all.iter().for_each(|(labels, series)| series.durations.write(text, name, &labels.all));
     });
-    // The same numbers: no time of a request is spent on webhooks, which the reference leaves out of this one.
-    series("apiserver_request_sli_duration_seconds", "histogram", &|text, name, labels, series| {
-        series.durations.write(text, name, &labels.all);
+    series("apiserver_request_sli_duration_seconds", "histogram", &|text, name| {
+        for (labels, series) in &sent {
+            let mut levels = series.iter().map(|series| series.service_level());
+            let Some(mut sum) = levels.next() else { continue };
+            levels.for_each(|level| sum.add(&level));
+            sum.write(text, name, labels, SLI_LEFT_OUT);
+        }
     });
-    series("apiserver_request_total", "counter", &|text, name, labels, series| {
-        for (code, count) in CODES.iter().zip(&series.codes) {
-            let count = count.load(Ordering::Relaxed);
-            let code = if *code == 0 { "other".to_owned() } else { code.to_string() };
-            if count > 0 {
+    series("apiserver_request_terminations_total", "counter", &|text, name| {
+        for (labels, series) in &sent {
+            let all = series.iter().filter_map(|series| series.terminations.get());
+            let mut codes: BTreeMap<String, u64> = BTreeMap::new();
+            all.flat_map(|all| counted(all))
+                .for_each(|(code, count)| *codes.entry(code).or_default() += count);
+            for (code, count) in codes {
+                let _ = writeln!(text, "{name}{{{labels},code=\"{code}\"}} {count}");
+            }
+        }
+    });
+    series("apiserver_request_total", "counter", &|text, name| {
+        for (labels, series) in all {
+            for (code, count) in counted(&series.codes) {
                 let _ = writeln!(text, "{name}{{{},code=\"{code}\"}} {count}", labels.all);
             }
         }
     });
-    series("apiserver_response_sizes", "histogram", &|text, name, labels, series| {
-        if let Some(sizes) = series.sizes.get() {
-            sizes.write(text, name, &labels.sent);
+    series("apiserver_response_sizes", "histogram", &|text, name| {
+        for (labels, series) in all {
+            if let Some(sizes) = series.sizes.get() {
+                sizes.write(text, name, &labels.sent);
+            }
         }
     });
-}
-
-impl<const N: usize> Histogram<N> {
-    fn new(bounds: &'static [f64; N]) -> Self {
-        let buckets = std::array::from_fn(|_| AtomicU64::default());
-        let (count, sum) = (AtomicU64::default(), AtomicU64::new(0.0_f64.to_bits()));
-        Histogram { bounds, buckets, count, sum }
-    }
-
-    fn observe(&self, value: f64) {
-        let at = self.bounds.partition_point(|bound| *bound < value);
-        if let Some(bucket) = self.buckets.get(at) {
-            bucket.fetch_add(1, Ordering::Relaxed);
-        }
-        self.count.fetch_add(1, Ordering::Relaxed);
-        let add = |sum| Some((f64::from_bits(sum) + value).to_bits());
-        // It always gives a sum.
-        let _ = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-    }
-
-    /// Appends the text of the series, if it has observations.
-    fn write(&self, text: &mut String, name: &str, labels: &str) {
-        // Observations that come meanwhile are in the next text.
-        let buckets = self.buckets.each_ref().map(|bucket| bucket.load(Ordering::Relaxed));
-        let mut total = 0;
-        let count = self.count.load(Ordering::Relaxed).max(buckets.iter().sum());
-        if count == 0 {
-            return;
-        }
-        for (bound, bucket) in self.bounds.iter().zip(buckets) {
-            total += bucket;
-            // A string takes every write.
-            let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {total}");
-        }
-        let sum = f64::from_bits(self.sum.load(Ordering::Relaxed));
-        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
-        let _ = writeln!(text, "{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {count}");
-    }
 }
 
 #[cfg(test)]
@@ -173,19 +190,23 @@ mod tests {
 
     #[test]
     fn the_text_has_what_was_observed_and_no_empty_series() {
-        let (busy, idle) = (Series::new(), Series::new());
+        let [busy, dry, idle] = [(); 3].map(|()| Series::new());
         busy.count(200);
         busy.count(200);
         busy.count(299);
-        busy.observe_seconds(0.03);
-        busy.observe_seconds(0.05);
-        busy.observe_seconds(70.0);
+        busy.observe_micros(30_000, 0);
+        busy.observe_micros(50_000, 0);
+        busy.observe_micros(70_000_000, 69_000_000);
+        busy.count_terminated(504);
+        dry.observe_micros(30_000, 0);
+        dry.count_terminated(504);
         busy.observe_bytes(1e6);
         busy.add_long_running(2);
         busy.add_long_running(-1);
         let labels = LabelText { all: "verb=\"GET\",dry_run=\"\"".into(), sent: "verb=\"GET\"".into() };
         let mut text = String::new();
-        write(&mut text, &[(&labels, &busy), (&labels, &idle)], |name, kind| {
+        let run_dry = LabelText { all: "verb=\"GET\",dry_run=\"All\"".into(), ..labels.clone() };
+        write(&mut text, &[(&labels, &busy), (&run_dry, &dry), (&labels, &idle)], |name, kind| {
             format!("# TYPE {name} {kind}\n")
         });
         for expected in [
@@ -195,14 +216,17 @@ mod tests {
             "apiserver_request_duration_seconds_bucket{verb=\"GET\",dry_run=\"\",le=\"0.025\"} 0\n",
             "apiserver_request_duration_seconds_bucket{verb=\"GET\",dry_run=\"\",le=\"0.05\"} 2\n",
             "apiserver_request_duration_seconds_bucket{verb=\"GET\",dry_run=\"\",le=\"60\"} 2\n",
-            "apiserver_request_sli_duration_seconds_bucket{verb=\"GET\",dry_run=\"\",le=\"+Inf\"} 3\n",
+            "# TYPE apiserver_request_sli_duration_seconds histogram\napiserver_request_sli_duration_seconds_bucket{verb=\"GET\",le=\"0.05\"} 3\n",
+            "apiserver_request_sli_duration_seconds_bucket{verb=\"GET\",le=\"1\"} 4\n",
+            "apiserver_request_sli_duration_seconds_bucket{verb=\"GET\",le=\"+Inf\"} 4\n",
+            "apiserver_request_terminations_total{verb=\"GET\",code=\"504\"} 2\n",
             "apiserver_request_duration_seconds_sum{verb=\"GET\",dry_run=\"\"} 70.08\n",
-            "apiserver_response_sizes_bucket{verb=\"GET\",le=\"1000000\"} 1\n",
+            "apiserver_response_sizes_bucket{verb=\"GET\",le=\"1e+06\"} 1\n",
             "apiserver_response_sizes_count{verb=\"GET\"} 1\n",
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
-        assert_eq!(text.matches("_count").count(), 3, "{text}");
+        assert_eq!(text.matches("_count").count(), 4, "{text}");
         let mut none = String::new();
         write(&mut none, &[(&labels, &idle)], |name, _| name.to_owned());
         assert_eq!(none, "");

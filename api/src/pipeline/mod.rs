@@ -70,6 +70,7 @@ use crate::exchange::Exchange;
 use crate::follow::{Builder, Maintained};
 use crate::gate::Gate;
 use crate::index::Indexes;
+use crate::metrics::LoopFigures;
 use crate::paging::TokenKey;
 use crate::registry::{Handle, Registry, Resource};
 use crate::render::SharedEvents;
@@ -157,6 +158,8 @@ pub struct Pipeline<S> {
     pub webhooks: Webhooks,
     /// The groups and versions that other servers answer. None is asked unless there is a way to them.
     pub aggregation: Aggregation,
+    /// The numbers of the loops' queues and requests, for metrics.
+    pub(crate) loops: LoopFigures,
     /// Selectors of disruption budgets, for evictions.
     budget_selectors: Maintained<BudgetSelectors>,
 }
@@ -219,6 +222,7 @@ impl<S: Store> Pipeline<S> {
             shared_events: SharedEvents::default(),
             webhooks: Webhooks::none(),
             aggregation: Aggregation::none(Builder::default()),
+            loops: LoopFigures::default(),
             budget_selectors,
         }
     }

@@ -218,13 +218,13 @@ fn names_of_fields_are_those_of_the_messages() {
 }
 
 #[test]
-fn alert_rules_name_metrics_that_exist() {
-    let programs = ["api/", "node/", "raft/", "scheduler/"];
+fn alert_rules_and_dashboards_name_metrics_that_exist() {
+    let programs = ["api/", "node/", "raft/", "scheduler/", "serving/"];
     let is_product = |source: &Source| {
         programs.iter().any(|folder| source.name.starts_with(folder)) && !is_test(&source.name)
     };
     let product: Vec<Source> = sources("rs").into_iter().filter(is_product).collect();
-    check("no program has such a metric", alerts::unknown(&alerts::file(), &product));
+    alerts::check_metrics(&product);
 }
 
 #[test]

@@ -3,8 +3,9 @@
 //! Owns what a page says of a metric. The code that counts knows a name alone; a tidy test holds the names of that code against this
 //! table, and `tests/process/metrics` holds the table against the page of a node that does what each of them measures. Names, types,
 //! labels and buckets are those of the reference, but for those that begin with `orch_` and the watch events that are rendered and
-//! shared. The series of its language's runtime are left out, since numbers under their names would be false. Those of the process
-//! (`process_*`) are the rim's, with their help (`orch_serving::process`).
+//! shared. The series of its language's runtime are left out, since numbers under their names would be false, but for the number of
+//! its threads of execution, for which tasks stand. Those of the process (`process_*`) are the rim's, with their help
+//! (`orch_serving::process`).
 //!
 //! Invariant: names are in order, each once. A help text is a sentence with its unit where the name has none.
 
@@ -134,6 +135,10 @@ const REQUEST: Labels =
     &["component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"];
 const REQUEST_CODE: Labels =
     &["code", "component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"];
+const SENT_CODE: Labels =
+    &["code", "component", "group", "resource", "scope", "subresource", "verb", "version"];
+const DEPRECATED: Labels = &["group", "removed_release", "resource", "subresource", "version"];
+const GROUP_RESOURCE: Labels = &["resource"];
 /// A request of which it does not count whether it is a dry run.
 const SENT: Labels = &["component", "group", "resource", "scope", "subresource", "verb", "version"];
 const REQUEST_KIND: Labels = &["request_kind"];
@@ -156,6 +161,14 @@ const HOOK_CONDITION: Labels = &["kind", "name", "operation", "type"];
 const HOOK_DURATION: Labels = &["name", "operation", "rejected", "type"];
 const HOOK_PASSED: Labels = &["name", "reason", "type"];
 const HOOK_REJECTION: Labels = &["error_type", "name", "operation", "rejection_code", "type"];
+const CLIENT_CODE: Labels = &["code", "host", "method"];
+const CLIENT_VERB: Labels = &["host", "verb"];
+const MEMBER: Labels = &["member"];
+const PLACE: Labels = &["place"];
+const POINT: Labels = &["point"];
+const QUEUE: Labels = &["name"];
+const REASON: Labels = &["reason"];
+const STORAGE: Labels = &["storage_cluster_id"];
 const TARGET: Labels = &["target"];
 const USE: Labels = &["use"];
 const USER: Labels = &["username"];
@@ -235,11 +248,15 @@ catalog! {
     Histogram Alpha "apiserver_mutating_admission_policy_check_duration_seconds" MUTATED "Time to evaluate mutations of policies." in POLICIES;
     Counter Alpha "apiserver_mutating_admission_policy_check_total" MUTATED "Mutations of policies by their error.";
     Histogram Stable "apiserver_request_duration_seconds" REQUEST "Time from a request's arrival to the head of its response." in ELSEWHERE;
-    Histogram Alpha "apiserver_request_sli_duration_seconds" REQUEST "The same without the time of webhooks." in ELSEWHERE;
+    Histogram Alpha "apiserver_request_sli_duration_seconds" SENT "The same without the waits for webhooks and for seats." in ELSEWHERE;
+    Counter Alpha "apiserver_request_terminations_total" SENT_CODE "Requests that the server ended early to protect itself, by status code.";
     Counter Stable "apiserver_request_total" REQUEST_CODE "Requests by resource, verb and status code.";
+    Gauge Stable "apiserver_requested_deprecated_apis" DEPRECATED "Versions that are deprecated and were asked for; always 1.";
     Gauge Alpha "apiserver_resource_objects" RESOURCE "Stored objects.";
     Gauge Alpha "apiserver_resource_size_estimate_bytes" RESOURCE "Bytes of the stored objects as JSON.";
     Histogram Stable "apiserver_response_sizes" SENT "Bytes of the responses to reads." in ELSEWHERE;
+    Gauge Stable "apiserver_storage_objects" GROUP_RESOURCE "Stored objects, with the group in the name of the resource.";
+    Gauge Stable "apiserver_storage_size_bytes" STORAGE "Bytes that this node's store takes on its disk.";
     Counter Alpha "apiserver_tls_handshake_errors_total" NONE "Connections that ended in their TLS handshake.";
     Histogram Beta "apiserver_validating_admission_policy_check_duration_seconds" VALIDATED "Time to evaluate policies of which a validation does not hold." in POLICIES;
     Counter Beta "apiserver_validating_admission_policy_check_total" VALIDATED "Validations that do not hold, by what is done about them.";
@@ -248,8 +265,11 @@ catalog! {
     Counter Alpha "authenticated_user_requests" USER "Authenticated requests by user, the known ones by name.";
     Counter Alpha "authentication_attempts" RESULT "Requests by the result of authentication.";
     Counter Alpha "authorization_attempts_total" RESULT "Authorizations by their result.";
+    Gauge Alpha "go_goroutines" NONE "Tasks of the process, under the brand of the reference alone.";
     Gauge Alpha "orch_admission_webhook_dead" HOOK "Whether a webhook did not answer the last calls of this node.";
     Counter Alpha "orch_admission_webhook_passed_total" HOOK_PASSED "Writes that passed beside a webhook, by the reason.";
+    Counter Alpha "orch_agreement_divergences_total" NONE "Times that this member found members whose state differs.";
+    Gauge Alpha "orch_agreement_quarantined" NONE "Whether this member serves no client, because its state differs from the majority's.";
     Gauge Alpha "orch_backup_due_timestamp_seconds" NONE "Time at which this member's next backup is due, in the past where it is overdue, since 1970.";
     Gauge Alpha "orch_backup_duration_seconds" TARGET "Time that this member's newest backup took, or its copy to the target.";
     Counter Alpha "orch_backup_failures_total" TARGET "Backups that were not saved, or not copied to the target.";
@@ -257,15 +277,50 @@ catalog! {
     Gauge Alpha "orch_backup_size_bytes" TARGET "Size of this member's newest backup in the target.";
     Gauge Alpha "orch_certificate_expiration_timestamp_seconds" USE "End of the certificate's validity, since 1970; NaN once it is taken away.";
     Gauge Alpha "orch_certificate_not_before_timestamp_seconds" USE "Start of the certificate's validity, since 1970; NaN once it is taken away.";
+    Gauge Alpha "orch_consensus_has_leader" NONE "Whether this member knows a leader.";
+    Gauge Alpha "orch_consensus_index" POINT "Index of the last entry of the log that this member appended, knows committed, applied.";
+    Gauge Alpha "orch_consensus_is_leader" NONE "Whether this member leads.";
+    Counter Alpha "orch_consensus_leader_changes_total" NONE "Changes of the leader that this member has seen.";
+    Gauge Alpha "orch_consensus_member_heard_seconds" MEMBER "Time since a member that answers heard this one.";
+    Gauge Alpha "orch_consensus_member_lag_entries" MEMBER "Committed entries that the member had not applied when it was heard.";
+    Gauge Alpha "orch_consensus_member_up" MEMBER "Whether the member answered the last question of this one.";
+    Gauge Alpha "orch_consensus_member_voter" MEMBER "Whether the member has a vote.";
+    Gauge Alpha "orch_consensus_term" NONE "Newest term that this member knows.";
+    Gauge Alpha "orch_disk_growth_refused" NONE "Whether writes that make the state larger are refused for want of space.";
+    Gauge Alpha "orch_disk_pressure" NONE "Want of space on this member's disk: 0 none, 1 tight, 2 short.";
+    Gauge Alpha "orch_disk_reserve_bytes" NONE "Room below which growth is refused.";
+    Gauge Alpha "orch_disk_room_bytes" NONE "Bytes that the store may still take.";
+    Gauge Alpha "orch_history_bytes" PLACE "Bytes of the history of changes, in memory and on the disk.";
+    Gauge Alpha "orch_history_revisions" NONE "Revisions that the history in memory reaches back.";
+    Gauge Alpha "orch_log_bytes" NONE "Bytes of the log, estimated for entries from before the start.";
+    Histogram Alpha "orch_log_sync_duration_seconds" NONE "Time from the append of entries to the log until they are durable." in ELSEWHERE;
+    Histogram Alpha "orch_proposal_duration_seconds" NONE "Time from a proposal of this member until it is applied here." in ELSEWHERE;
+    Counter Alpha "orch_proposals_failed_total" REASON "Proposals of this member that failed, by reason.";
+    Counter Alpha "orch_proposals_forwarded_total" NONE "Proposals that this member sent to the leader.";
+    Gauge Alpha "orch_proposals_pending" NONE "Proposals of this member without an outcome.";
+    Histogram Alpha "orch_read_barrier_duration_seconds" NONE "Time of linearizable reads that asked the leader or a quorum." in ELSEWHERE;
+    Counter Alpha "orch_read_barriers_failed_total" NONE "Linearizable reads that failed.";
     Gauge Alpha "orch_service_account_key_file_modified_timestamp_seconds" USE "Modification of the oldest file of these keys, since 1970.";
+    Gauge Alpha "orch_state_bytes" NONE "Size of all objects, as it counts against the quota.";
+    Gauge Alpha "orch_state_quota_bytes" NONE "The quota of the state; absent where there is none.";
+    Gauge Alpha "orch_tasks" NONE "Tasks of the runtime that answers requests.";
     Counter Alpha "pod_security_evaluations_total" EVALUATED "Decisions of pod security by policy and mode.";
     Counter Alpha "pod_security_exemptions_total" EXEMPT "Requests that pod security was not to look at.";
+    Histogram Alpha "rest_client_request_duration_seconds" CLIENT_VERB "Time of the requests of the loops." in ELSEWHERE;
+    Counter Alpha "rest_client_requests_total" CLIENT_CODE "Requests of the loops by method and status code.";
     Counter Alpha "serviceaccount_invalid_legacy_auto_token_uses_total" NONE "Uses of generated tokens in secrets that are marked as invalid.";
     Counter Alpha "serviceaccount_legacy_auto_token_uses_total" NONE "Uses of generated tokens in secrets.";
     Counter Alpha "serviceaccount_legacy_manual_token_uses_total" NONE "Uses of tokens in secrets that were made by hand.";
     Counter Alpha "serviceaccount_legacy_tokens_total" NONE "Uses of tokens in secrets.";
     Counter Alpha "serviceaccount_stale_tokens_total" NONE "Uses of mounted tokens that should have been read anew.";
     Counter Alpha "serviceaccount_valid_tokens_total" NONE "Uses of mounted tokens in their time.";
+    Counter Alpha "workqueue_adds_total" QUEUE "Keys that became due in the work queue of a loop.";
+    Gauge Alpha "workqueue_depth" QUEUE "Keys that are due and not worked on yet.";
+    Gauge Alpha "workqueue_longest_running_processor_seconds" QUEUE "How long the longest work under way has run.";
+    Histogram Alpha "workqueue_queue_duration_seconds" QUEUE "Time that keys were due before their work began." in ELSEWHERE;
+    Counter Alpha "workqueue_retries_total" QUEUE "Work that is tried again.";
+    Gauge Alpha "workqueue_unfinished_work_seconds" QUEUE "How long all work under way has run.";
+    Histogram Alpha "workqueue_work_duration_seconds" QUEUE "Durations of work." in ELSEWHERE;
 }
 
 #[cfg(test)]

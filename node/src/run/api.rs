@@ -21,6 +21,7 @@ use orch_raft::ClusterIdentity;
 use tokio_util::sync::CancellationToken;
 
 use super::error::RunError;
+use super::figures::StoreSeries;
 use super::front_proxy;
 use super::pages::{self, Pages};
 use super::plan::{Plan, host_port};
@@ -102,8 +103,9 @@ impl Api {
         let resources = resources.watched_by(plan.clients.watches);
         let resources = resources.audited_by(auditor.clone()).reached_at(&reached_at);
         let resources = resources.connecting(plan.connector.clone());
-        let resources =
-            resources.built(built::build()).exposing(crate::metrics::exposition(stopping.clone()));
+        let series = StoreSeries::new(handle.clone(), cluster.cluster.clone(), brand);
+        let exposition = crate::metrics::exposition(stopping.clone(), Some(series));
+        let resources = resources.built(built::build()).exposing(exposition);
         let (log, prepared) = (LogCheck::of_stderr(), gate.clone());
         let resources = resources
             .with_check("log", Scope::Liveness, move || log.passes(Instant::now()))

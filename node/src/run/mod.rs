@@ -23,6 +23,7 @@ mod dev;
 mod encryption;
 mod endpoints;
 mod error;
+mod figures;
 mod flow;
 mod front_proxy;
 mod identity;

@@ -17,6 +17,7 @@ use crate::key::Revision;
 use crate::member::agreement::Agreement;
 use crate::member::consensus::{StoredMembership, Types};
 use crate::member::contact::Contacts;
+use crate::member::counters::Counters;
 use crate::member::fatal::Fatal;
 use crate::member::feature::Feature;
 use crate::member::holds::Holds;
@@ -83,6 +84,8 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) contacts: Contacts<R::Instant>,
     /// Room on the members' disks.
     pub(crate) space: SpaceWatch,
+    /// Counters for metrics.
+    pub(crate) counters: Counters,
 }
 
 /// The leader of a term, as this member knows it.

@@ -20,6 +20,8 @@ use crate::interest::{Interest, Subscription};
 use crate::key::Revision;
 use crate::member::codec::peer_to_wire;
 use crate::member::core::{Core, within};
+use crate::member::counters::since;
+use crate::member::figures::Figures;
 use crate::member::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity, node_id};
 use crate::member::joining::founding::FoundError;
 use crate::member::membership::change::ChangeError;
@@ -55,18 +57,10 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
     }
 
     async fn propose(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
-        if let Err(error) = self.0.agreement.may_serve() {
-            return Err(ProposeError::NotProposed { reason: error.reason });
-        }
-        if let Some(error) = self.0.lacks_space_for(&transaction) {
-            return Err(error);
-        }
-        let outcome = self.0.propose(transaction).await?;
-        // Where the state was found wrong meanwhile, the objects in the outcome may be wrong, too.
-        if let Err(error) = self.0.agreement.may_serve() {
-            return Err(ProposeError::Unknown { reason: error.reason });
-        }
-        Ok(outcome)
+        let began = R::Instant::now();
+        let result = self.0.propose_for_client(transaction).await;
+        self.0.counters.note_proposal(&result, since::<R>(began));
+        result
     }
 
     async fn barrier(&self) -> Result<Revision, ReadError> {
@@ -124,6 +118,11 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
     /// The status of this member and of its cluster, as this member sees them now.
     pub fn status(&self) -> Status {
         self.0.status()
+    }
+
+    /// The figures of this member now, for metrics. Looks up the bounds of the log on the disk.
+    pub fn figures(&self) -> Figures {
+        self.0.figures()
     }
 
     /// The cluster's identity; `None` until the first leader has written it.
@@ -259,6 +258,22 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
+    /// The same as [`Core::propose`], unless this member may not serve clients, or the transaction needs room that is not there.
+    async fn propose_for_client(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
+        if let Err(error) = self.agreement.may_serve() {
+            return Err(ProposeError::NotProposed { reason: error.reason });
+        }
+        if let Some(error) = self.lacks_space_for(&transaction) {
+            return Err(error);
+        }
+        let outcome = self.propose(transaction).await?;
+        // Where the state was found wrong meanwhile, the objects in the outcome may be wrong, too.
+        if let Err(error) = self.agreement.may_serve() {
+            return Err(ProposeError::Unknown { reason: error.reason });
+        }
+        Ok(outcome)
+    }
+
     /// Proposes a transaction and waits until this member has applied it.
     pub(crate) async fn propose(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
         let (sequence, mut answer) = self.proposals.register(&transaction)?;

@@ -17,8 +17,10 @@ mod compaction;
 mod consensus;
 mod contact;
 mod core;
+mod counters;
 mod fatal;
 mod feature;
+mod figures;
 mod forward;
 mod handle;
 mod holds;
@@ -53,9 +55,12 @@ pub use self::agreement::AgreementStatus;
 use self::consensus::config;
 use self::contact::Contacts;
 use self::core::{Core, Raft, Stop};
+use self::counters::Counters;
+pub use self::counters::{Counts, DurationCounts};
 use self::fatal::Fatal;
 pub use self::feature::agreed_feature_level;
 use self::feature::{Feature, FeatureLevel};
+pub use self::figures::Figures;
 pub use self::handle::Handle;
 pub use self::identity::{CLUSTER_RESOURCE, ClusterIdentity, DiskIdentity, node_id};
 use self::joining::Joining;
@@ -166,6 +171,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             warnings: Warnings::default(),
             contacts: Contacts::default(),
             space: SpaceWatch::new(options.space),
+            counters: Counters::default(),
             options,
         };
         Ok(Member::begin(core, &scrutiny))
@@ -225,6 +231,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(core.clone().complete_changes());
         core.spawn(core.clone().give_up_vain_leads());
         core.spawn(watch_consensus(core.clone()));
+        core.spawn(core.clone().count_leaders());
         let applied = core.applied.clone();
         core.spawn(async move { applied.announcements().announce(|| applied.state()).await });
         core.spawn(agreement::rounds::keep_agreement(core.clone()));

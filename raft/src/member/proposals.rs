@@ -124,6 +124,11 @@ impl Proposals {
         self.queued.notified().await;
     }
 
+    /// The number of proposals without an outcome.
+    pub(crate) fn pending(&self) -> usize {
+        self.waiting.lock().proposals.len()
+    }
+
     /// Whether a proposal is queued.
     pub(crate) fn has_queued(&self) -> bool {
         !self.waiting.lock().queue.is_empty()

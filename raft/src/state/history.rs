@@ -65,7 +65,6 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

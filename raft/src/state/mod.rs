@@ -87,6 +87,11 @@ impl State {
         self.usage
     }
 
+    /// Bytes that the history in memory takes.
+    pub fn history_bytes(&self) -> usize {
+        self.ring.bytes()
+    }
+
     /// Notes that an entry without a transaction (a blank or membership entry) was applied.
     pub fn advance(&mut self, to: Revision) {
         assert!(self.applied <= to, "entries are applied in order");

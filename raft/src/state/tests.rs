@@ -12,13 +12,6 @@ use super::*;
 use crate::digest::{DigestError, digest};
 use crate::object::Index;
 
-impl State {
-    /// Bytes that the history keeps alive.
-    fn history_bytes(&self) -> usize {
-        self.ring.bytes()
-    }
-}
-
 fn key(resource: &str, name: &str) -> Key {
     Key::new(&Arc::from(resource), "ns", name).unwrap()
 }

@@ -2,7 +2,8 @@
 //!
 //! Names, types and buckets are the reference's. Those that the reference inherits from libraries of an API server stay
 //! at nothing here, and are there because dashboards add them up over components. The series of its language's runtime
-//! are left out: this program has no such runtime, and numbers under their names would be false.
+//! are left out: this program has no such runtime, and numbers under their names would be false. One that dashboards show,
+//! `go_goroutines`, is written beside the table under the brand of the reference: tasks stand for threads of execution.
 
 /// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,14 +17,19 @@ mod policy;
 mod recorder;
 pub mod resources;
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use orch_proto::Brand;
+use orch_proto::brand::KUBERNETES;
 pub use policy::Policy;
 use recorder::Recorder;
 
 use crate::config::{Features, Stage};
 use crate::version;
+
+/// The series of the reference's runtime that public dashboards show.
+const TASKS: &str = "go_goroutines";
 
 /// Another recorder of metrics is installed in the process.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +79,21 @@ impl Metrics {
         let mut text = String::new();
         self.recorder.render(&mut text);
         orch_serving::process::write_series(&mut text, &|name| self.recorder.policy().shows(name));
+        self.write_tasks(&mut text);
         text
+    }
+
+    /// Under the reference's brand the tasks of the process stand for its threads of execution, because public dashboards show them.
+    fn write_tasks(&self, text: &mut String) {
+        let shows = self.brand.name == KUBERNETES.name && self.recorder.policy().shows(TASKS);
+        if shows && let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let tasks = runtime.metrics().num_alive_tasks();
+            // A string takes every write.
+            let _ = writeln!(
+                text,
+                "# HELP {TASKS} [ALPHA] Tasks of the process.\n# TYPE {TASKS} gauge\n{TASKS} {tasks}"
+            );
+        }
     }
 
     /// Sets counters and histograms to nothing. Gauges stay: they say what is, not what was.

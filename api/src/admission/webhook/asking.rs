@@ -184,6 +184,15 @@ impl<'a> Asking<'a> {
         Err(Refusal::Final(ApiError::WebhookFailed(reason)))
     }
 
+    /// The result of `calls`, whose time counts as the request's wait for webhooks. Calls at the same time are one wait.
+    pub(super) async fn waited<T>(&self, calls: impl Future<Output = T>) -> T {
+        let began = self.callers.ambient.now();
+        let result = calls.await;
+        let micros = self.callers.ambient.now().0.saturating_sub(began.0);
+        self.attributes().exchange.add_wait(micros);
+        result
+    }
+
     async fn outcome(&self, call: Call<'_>, request: &Request) -> Result<Allowed, Unallowed> {
         let (attributes, webhook) = (self.attributes(), &*call.found.webhook);
         let version = sendable(webhook, attributes)?;

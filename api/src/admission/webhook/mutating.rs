@@ -174,7 +174,7 @@ impl<'a> Mutating<'a> {
         self.has_called = true;
         let request = self.request(&names, objects);
         let call = Call { found, round: usize::from(self.is_second), at: found.at };
-        let allowed = self.asking.call(call, &request, object).await;
+        let allowed = self.asking.waited(self.asking.call(call, &request, object)).await;
         let name = &found.webhook.name;
         let changed = match allowed {
             Ok(allowed) => self.changed(name, (version, &names), shown.as_deref(), allowed).await,

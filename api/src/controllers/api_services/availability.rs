@@ -212,7 +212,8 @@ pub(in crate::controllers) async fn run<S: Store>(client: &Client<S>) -> Result<
     };
     let label = client.registry().brand.label("service-name");
     let work = Work::new(label, client.store().elapsed());
-    let mut rounds = Rounds::new(client, work.sources.clone(), work, AT_ONCE).await?;
+    let mut rounds =
+        Rounds::new((client, "aggregated_server_availability"), work.sources.clone(), work, AT_ONCE).await?;
     let measured = Arc::new(Measured::default());
     loop {
         let ended = |work: &mut Work, name: &Arc<str>, result| {

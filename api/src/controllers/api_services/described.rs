@@ -63,7 +63,8 @@ pub(in crate::controllers) async fn run<S: Store>(client: &Client<S>) -> Result<
     let mut queue = Queue::default();
     queue.advance(client.store().elapsed());
     let work = Work { sources: [API_SERVICES.into()], queue };
-    let mut rounds = Rounds::new(client, work.sources.clone(), work, AT_ONCE).await?;
+    let mut rounds =
+        Rounds::new((client, "aggregated_server_documents"), work.sources.clone(), work, AT_ONCE).await?;
     loop {
         let ended = |work: &mut Work, name: &Arc<str>, result| {
             end(client, &mut work.queue, (name, name), result, "an aggregated server cannot be asked yet");

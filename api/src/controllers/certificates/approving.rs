@@ -22,7 +22,7 @@ use crate::follow::Applied;
 
 /// Approves requests. Completes only with an error.
 pub(in crate::controllers) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
-    work(client, is_open, |stored, applied| pass(client, stored, applied)).await
+    work((client, "certificate_approving"), is_open, |stored, applied| pass(client, stored, applied)).await
 }
 
 fn is_open(brand: &Brand, request: &Value) -> bool {

@@ -88,7 +88,7 @@ impl Queued for Open {
 
 /// Calls `act` for each request for which `is_open` holds, again and again while it waits. Completes only with an error.
 async fn work<'a, S, F>(
-    client: &'a Client<S>,
+    (client, name): (&'a Client<S>, &'static str),
     is_open: fn(&Brand, &Value) -> bool,
     act: impl Fn(Stored, Applied) -> F,
 ) -> Result<Infallible, ApiError>
@@ -98,7 +98,7 @@ where
 {
     let brand = client.registry().brand;
     let open = Open { brand, is_open, queue: Queue::default() };
-    let mut rounds = Rounds::new(client, [REQUESTS.into()], open, REQUESTS_AT_ONCE).await?;
+    let mut rounds = Rounds::new((client, name), [REQUESTS.into()], open, REQUESTS_AT_ONCE).await?;
     loop {
         let Round { due, applied } = rounds
             .next(|open, path, result| end(client, &mut open.queue, (path, path), result, WARNING))

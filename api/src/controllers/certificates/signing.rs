@@ -32,7 +32,7 @@ pub(in crate::controllers) async fn run<S: Store>(
     client: &Client<S>,
     signer: &dyn CertificateSigner,
 ) -> Result<Infallible, ApiError> {
-    work(client, is_open, |stored, _| pass(client, signer, stored)).await
+    work((client, "certificate_signing"), is_open, |stored, _| pass(client, signer, stored)).await
 }
 
 fn is_open(brand: &Brand, request: &Value) -> bool {

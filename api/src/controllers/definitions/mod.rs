@@ -256,7 +256,8 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
         return Err(ApiError::Internal("definitions are not served".to_owned()));
     };
     let work = Work::new(client.store().elapsed());
-    let mut rounds = Rounds::new(client, work.sources.clone(), work, AT_ONCE).await?;
+    let mut rounds =
+        Rounds::new((client, "customresourcedefinition"), work.sources.clone(), work, AT_ONCE).await?;
     loop {
         let ended = |work: &mut Work, name: &Arc<str>, result| {
             end(client, &mut work.queue, (name, name), result, "a definition cannot be looked after yet");

@@ -82,7 +82,8 @@ impl Room {
 /// Keeps the status of budgets up to date. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
     let (budgets, room) = (Budgets::new(&client.registry()), Room::new());
-    let mut rounds = Rounds::new(client, budgets.sources.clone(), budgets, CONCURRENT_WRITES_MAX).await?;
+    let mut rounds =
+        Rounds::new((client, "disruption"), budgets.sources.clone(), budgets, CONCURRENT_WRITES_MAX).await?;
     loop {
         let ended = |budgets: &mut Budgets, path: &Arc<str>, counted: Result<Counted, ApiError>| {
             let progress = counted.map(|Counted { written, again }| {

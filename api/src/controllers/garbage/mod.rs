@@ -79,6 +79,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     let places = Semaphore::new(CONCURRENT_WRITES_MAX);
     let mut turns: Turns<'_, S, Ended> = Turns::new(store, storages.iter().cloned()).following(served);
     let mut follower = Follower::new(Watched::new(storages, store.elapsed()), &client.newest().await?);
+    follower.value_mut().queue.measure(client.figures().queue("garbage_collector"));
     let mut writes_under_way = 0;
     loop {
         let queue = &mut follower.value_mut().queue;

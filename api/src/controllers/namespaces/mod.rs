@@ -159,7 +159,8 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     };
     let ender = NamespaceFinalizer { client, namespaces, content: Mutex::default() };
     let work = Work::new(&client.registry(), client.store().elapsed());
-    let mut rounds = Rounds::new(client, work.sources.clone(), work, NAMESPACES_AT_ONCE).await?;
+    let mut rounds =
+        Rounds::new((client, "namespace"), work.sources.clone(), work, NAMESPACES_AT_ONCE).await?;
     loop {
         let Round { due, .. } = rounds.next(|work, name, result| end(client, work, name, result)).await;
         for name in due {

@@ -170,7 +170,9 @@ async fn fill<S: Store>(
         listings: resource(ACCOUNTS)?,
     };
     let secrets = TokenSecrets::new(brand);
-    let mut rounds = Rounds::new(client, secrets.sources.clone(), secrets, AT_ONCE).await?;
+    let mut rounds =
+        Rounds::new((client, "serviceaccount_tokens_secret"), secrets.sources.clone(), secrets, AT_ONCE)
+            .await?;
     loop {
         let Round { due, .. } =
             rounds.next(|secrets, work, result| end(client, &mut secrets.queue, work, result)).await;

@@ -128,6 +128,7 @@ impl<S: Store> Api<S> {
         upload: &mut Upload,
     ) -> Result<Response<Body>, ApiError> {
         let arrived = authenticated.arrived();
+        self.measure_elsewhere(arrived);
         let info = match parse_path(&arrived.path) {
             TargetPath::Resource(target) => Some(RequestInfo::of(arrived, target)),
             TargetPath::Other | TargetPath::Malformed => None,

@@ -110,7 +110,10 @@ impl<S: Store> Api<S> {
         if let Some(entry) = &entry {
             arrived.exchange.set_flow(entry.clone());
         }
-        self.flow.admit(&self.pipeline.store, entry, request).await
+        let began = self.pipeline.ambient.now();
+        let seat = self.flow.admit(&self.pipeline.store, entry, request).await;
+        arrived.exchange.add_wait(self.pipeline.ambient.now().0.saturating_sub(began.0));
+        seat
     }
 }
 

@@ -30,6 +30,7 @@ use crate::disk::Disk;
 use crate::encoding::decode;
 use crate::member::consensus::{Callback, Command, CommittedLeader, WriteResult};
 use crate::member::core::{Core, Leader, within};
+use crate::member::counters::Counters;
 use crate::member::proposals::{Proposals, TRANSACTION_BYTES_MAX};
 use crate::transport::{Duplex, Purpose, Transport};
 
@@ -195,7 +196,7 @@ impl<R: Runtime, D: Disk, T: Transport> Sender<R, D, T> {
     /// Fills the stream without waiting: a leader that takes no more frames must not delay the change to the next leader.
     fn forward_queued(&mut self) -> Sent {
         let sent = match &mut self.stream {
-            Some(stream) => stream.fill::<R>(&self.core.proposals),
+            Some(stream) => stream.fill::<R>(&self.core.proposals, &self.core.counters),
             None => Sent::Refused,
         };
         if matches!(sent, Sent::Refused) {
@@ -243,7 +244,7 @@ impl<R: Runtime, D: Disk, T: Transport> Sender<R, D, T> {
 
 impl Stream {
     /// Sends proposals until none is queued, or the window or the buffer is full; `Refused` when the stream has ended.
-    fn fill<R: Runtime>(&mut self, proposals: &Proposals) -> Sent {
+    fn fill<R: Runtime>(&mut self, proposals: &Proposals, counters: &Counters) -> Sent {
         while self.under_way.len() < FRAMES_UNDER_WAY_MAX {
             // The room is reserved before the proposals are taken: a proposal that was taken counts as sent.
             let room = match self.duplex.sender.try_reserve() {
@@ -255,6 +256,7 @@ impl Stream {
             if batch.is_empty() {
                 return Sent::Idle;
             }
+            counters.note_forwarded(batch.len());
             self.sequence += 1;
             let (sequence, term) = (self.sequence, self.leader.term);
             let (sequences, transactions) = batch.into_iter().unzip();

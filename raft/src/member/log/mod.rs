@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{EntryPayload, OptionalSend};
+use openraft_rt::Instant;
 use parking_lot::Mutex;
 use prost::Message;
 
@@ -34,6 +35,7 @@ use crate::member::codec::{
     entry_from_wire, entry_to_wire, log_id_from_wire, log_id_to_wire, vote_from_wire, vote_to_wire,
 };
 use crate::member::consensus::{Entry, LogId, Types, Vote};
+use crate::member::counters::{Durations, since};
 use crate::member::fatal::Fatal;
 use crate::member::feature::FeatureLevel;
 
@@ -56,6 +58,8 @@ struct Shared<D> {
     level: Arc<FeatureLevel>,
     tail: Mutex<Tail>,
     meter: Arc<Mutex<Meter>>,
+    /// From the append of entries until they are durable.
+    syncs: Arc<Durations>,
     vote: Mutex<Option<Vote>>,
     /// The index of the newest membership entry that was appended since the start; 0 before the first. Never lowered.
     newest_membership: AtomicU64,
@@ -79,10 +83,10 @@ impl<R: Runtime, D: Disk> Log<R, D> {
     ) -> Result<Self, LogError> {
         let vote = read_meta(&*disk, MetaKey::Vote, "vote")?.map(vote_from_wire);
         let (tail, vote) = (Mutex::new(Tail::default()), Mutex::new(vote));
-        let (waiting_purge, meter) = (Mutex::default(), Arc::default());
+        let (waiting_purge, meter, syncs) = (Mutex::default(), Arc::default(), Arc::default());
         let newest_membership = AtomicU64::default();
         let shared =
-            Shared { disk, state, fatal, level, tail, meter, vote, newest_membership, waiting_purge };
+            Shared { disk, state, fatal, level, tail, meter, syncs, vote, newest_membership, waiting_purge };
         Ok(Log { shared: Arc::new(shared), runtime: PhantomData })
     }
 
@@ -108,6 +112,11 @@ impl<R: Runtime, D: Disk> Log<R, D> {
     /// The meter of the log's bytes, kept as the log grows and is purged or truncated.
     pub(crate) fn meter(&self) -> Arc<Mutex<Meter>> {
         self.shared.meter.clone()
+    }
+
+    /// The durations from the append of entries until they are durable.
+    pub(crate) fn syncs(&self) -> &Durations {
+        &self.shared.syncs
     }
 
     /// The first entry that the disk holds.
@@ -214,8 +223,11 @@ impl<R: Runtime, D: Disk> RaftLogStorage<Types<R>> for Log<R, D> {
         let records: Vec<LogRecord> = entries.iter().map(record).collect();
         let sizes: Vec<(u64, usize)> =
             records.iter().map(|record| (record.index, record.bytes.len())).collect();
-        let fatal = self.shared.fatal.clone();
-        let on_durable = Box::new(move |result| callback.io_completed(fatal.disk(result)));
+        let (fatal, syncs, began) = (self.shared.fatal.clone(), self.shared.syncs.clone(), R::Instant::now());
+        let on_durable = Box::new(move |result| {
+            syncs.observe(since::<R>(began));
+            callback.io_completed(fatal.disk(result));
+        });
         self.shared.fatal.disk(self.shared.disk.append(records, on_durable))?;
         self.shared.tail.lock().push(entries);
         let mut meter = self.shared.meter.lock();

@@ -145,6 +145,11 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
         self.published.load().applied()
     }
 
+    /// Bytes of the history on the disk.
+    pub(crate) fn past_bytes(&self) -> u64 {
+        self.past.bytes()
+    }
+
     /// The gate on which readers wait for a revision to be applied.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate

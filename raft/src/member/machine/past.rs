@@ -96,6 +96,11 @@ impl Past {
         }
     }
 
+    /// Bytes of all blocks.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.lock().bytes
+    }
+
     /// Forgets all blocks: another state was installed, without history.
     pub(super) fn clear(&self, generation: Generation) {
         *self.0.lock() = Blocks { generation, ..Blocks::default() };

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use futures::StreamExt;
 use futures::select_biased;
 use futures::stream::FuturesUnordered;
-use openraft_rt::Select2;
+use openraft_rt::{Instant, Select2};
 use orch_proto::store as wire;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
@@ -20,6 +20,7 @@ use crate::Runtime;
 use crate::disk::Disk;
 use crate::key::Revision;
 use crate::member::core::{Core, within};
+use crate::member::counters::since;
 use crate::member::network::control;
 use crate::store::ReadError;
 use crate::transport::{Peer, Transport};
@@ -60,9 +61,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             self.applied.gate().wait(revision).await;
             Ok(revision)
         };
-        within::<R, _>(BARRIER_TIMEOUT, reached)
-            .await
-            .unwrap_or_else(|| Err(error("not applied here in time")))
+        let began = R::Instant::now();
+        let result = within::<R, _>(BARRIER_TIMEOUT, reached).await;
+        let result = result.unwrap_or_else(|| Err(error("not applied here in time")));
+        self.counters.note_read(&result, since::<R>(began));
+        result
     }
 
     /// Runs rounds until the member stops.
