@@ -35,8 +35,10 @@ const EVENT_BYTES_MAX: usize = 16 << 20;
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// Attempts without an event between them: longer than an election and a restart.
 const ATTEMPTS_MAX: u32 = 60;
-/// Longest wait for owners and a namespace, whose events come over other watches.
+/// Longest wait for owners, whose events come over other watches.
 const COMING_MAX: Duration = Duration::from_secs(5);
+/// The same for a namespace, without which the object would be refused: its watch may have to be begun anew.
+const HOME_MAX: Duration = Duration::from_secs(60);
 /// Between two looks whether they came.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Between two lines about what was followed.
@@ -207,7 +209,7 @@ impl Move<'_> {
 
     /// Waits until the owners and the namespace of `object` are at the target. An owner that the source has not either never comes.
     async fn wait_for_what_it_needs(&self, kind: &Kind, object: &Value) {
-        let (owners, deadline) = (owners_of(object), Instant::now() + COMING_MAX);
+        let (owners, began) = (owners_of(object), Instant::now());
         let namespace = object["metadata"]["namespace"].as_str().filter(|_| kind.namespaced);
         loop {
             let copied = self.copied.lock();
@@ -218,7 +220,8 @@ impl Move<'_> {
             if is_ready {
                 return;
             }
-            if Instant::now() > deadline {
+            let longest = if has_home { COMING_MAX } else { HOME_MAX };
+            if began.elapsed() > longest {
                 self.copied.lock().note_overdue(owners);
                 return;
             }

@@ -79,7 +79,7 @@ impl Node {
     }
 
     async fn create(&mut self, path: &str, object: &Value) -> Value {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + 3 * PATIENCE;
         loop {
             let (status, body) = self.send(Method::POST, path, object).await;
             // A loop may not yet have made what the object needs: ranges of addresses, the kind.
@@ -322,7 +322,7 @@ fn text(output: &Output) -> String {
 /// Begins the move and kills it when the state file has `lines` lines.
 fn begin_and_kill(mut command: Command, state: &Path, lines: usize) {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + 3 * PATIENCE;
     while fs::read_to_string(state).map_or(0, |text| text.lines().count()) < lines {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it was killed");
         assert!(Instant::now() < deadline, "the move does not go on");
@@ -350,7 +350,7 @@ fn differences(source: &BTreeMap<String, Value>, target: &BTreeMap<String, Value
 
 /// Waits until both servers have the same objects.
 async fn await_equality(source: &mut Node, target: &mut Node, lists: &[String]) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + 3 * PATIENCE;
     loop {
         let (ours, theirs) = (source.objects(lists).await, target.objects(lists).await);
         let found = differences(&ours, &theirs);
@@ -420,7 +420,7 @@ async fn follow(source: &mut Node, target: &mut Node, state: &Path, lists: &[Str
     source.send(Method::DELETE, "/apis/apps/v1/namespaces/shop/deployments/c0", &orphan).await;
     let all: Vec<String> =
         lists.iter().cloned().chain([format!("/apis/example.com/v1/things{CUSTOM_KINDS}")]).collect();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + 3 * PATIENCE;
     while target.send(Method::GET, &all[all.len() - 1], &Value::Null).await.0 != 200 {
         assert!(Instant::now() < deadline, "the new kind does not come");
         tokio::time::sleep(LOOK_EVERY).await;
