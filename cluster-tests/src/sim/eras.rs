@@ -21,16 +21,22 @@ pub struct Era {
 }
 
 /// The calls of the first cluster, and of each of `eras` with its beginning. A call whose outcome is of a later era than the one it was
-/// asked in was carried out there: its client waited until a member was up again. Calls asked before an era without an outcome reached
-/// no process of it.
+/// asked in was carried out there: its client waited until a member was up again. One without an outcome is among the calls of each era in
+/// which its client had not given it up, since it may have been carried out in any of them, or in none.
 pub fn divide(calls: Vec<Call>, eras: &[Era]) -> Vec<(Revision, Vec<Call>)> {
     let mut divided = vec![(Revision(0), Vec::new())];
     divided.extend(eras.iter().map(|era| (era.beginning, Vec::new())));
     for call in calls {
         let of = |is_past: &dyn Fn(&Era) -> bool| eras.iter().filter(|era| is_past(era)).count();
         let asked_in = of(&|era| era.began < call.asked);
-        let carried_out_in = call.told.revision().map_or(0, |told| of(&|era| era.beginning <= told));
-        divided[asked_in.max(carried_out_in)].1.push(call);
+        let last = match call.told.revision() {
+            Some(told) => asked_in.max(of(&|era| era.beginning <= told)),
+            None => asked_in.max(of(&|era| era.began < call.answered)),
+        };
+        let first = if call.told.revision().is_some() { last } else { asked_in };
+        for (_, calls) in &mut divided[first..=last] {
+            calls.push(call.clone());
+        }
     }
     divided
 }
@@ -73,7 +79,7 @@ mod tests {
             .into_iter()
             .map(|(beginning, calls)| (beginning.0, calls.iter().map(|call| call.asked).collect()))
             .collect();
-        assert_eq!(asked, [(0, vec![5, 6, 10]), (1000, vec![9, 11]), (2000, vec![30])]);
+        assert_eq!(asked, [(0, vec![5, 6, 10]), (1000, vec![9, 10, 11]), (2000, vec![30])]);
     }
 
     #[test]
