@@ -2,7 +2,7 @@
 //!
 //! Owns the handles of the series, which are made when they are first needed: a write passes some thirty plugins, and must not
 //! look up a series by its labels for each. A plugin that refuses in a view that may be old is asked again and counts again.
-//! What plugins reserve is validation here, as it is in the reference. Labels are the server's own words: plugins, four
+//! The reserving phase counts as validation, as in the reference. Labels are the server's own words: plugins, four
 //! operations, two steps.
 
 use std::sync::{Arc, OnceLock};

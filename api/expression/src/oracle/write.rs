@@ -7,7 +7,7 @@ const LEVELS: usize = 4;
 
 pub(super) struct Writer<'w, 'b> {
     bytes: &'w mut Bytes<'b>,
-    /// What has a name, the newest last.
+    /// Variables by name, the newest last.
     names: Vec<(String, Shape)>,
 }
 

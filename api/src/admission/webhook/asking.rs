@@ -235,7 +235,7 @@ impl<'a> Asking<'a> {
         Ok(Allowed { text, patch })
     }
 
-    /// What follows from a call with the time `allotted` that had no answer.
+    /// The outcome of a call with the time `allotted` that had no answer.
     fn unanswered(&self, webhook: &Webhook, allotted: Allotted, error: &CallError) -> Unallowed {
         let is_untried = matches!(error, CallError::Untried { .. } | CallError::Unusable(_));
         let left = self.attributes().exchange.time_left(self.callers.webhooks.elapsed());

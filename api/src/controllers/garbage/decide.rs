@@ -95,7 +95,7 @@ pub(super) struct View<'a> {
     pub graph: &'a Graph,
     /// The served kinds.
     pub registry: &'a Registry,
-    /// What aggregated servers say of owners.
+    /// Answers of aggregated servers about owners.
     pub owners: &'a RemoteOwners,
 }
 

@@ -60,7 +60,7 @@ pub(super) struct Watched {
     storages: Vec<Arc<str>>,
     pub graph: Graph,
     pub queue: Queue<ObjectRef>,
-    /// What aggregated servers say of owners.
+    /// Answers of aggregated servers about owners.
     pub owners: RemoteOwners,
     /// Objects with an owner whose kind was not served when they were looked at.
     unserved: BTreeSet<ObjectRef>,

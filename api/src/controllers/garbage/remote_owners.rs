@@ -56,7 +56,7 @@ pub(super) struct Question {
     name: String,
 }
 
-/// What a server says of an owner.
+/// The answer of a server about an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Found {
@@ -65,7 +65,7 @@ pub(super) enum Answer {
         is_waiting: bool,
     },
     Missing,
-    /// Nothing that counts.
+    /// The answer does not count.
     Unknown,
 }
 
@@ -80,7 +80,7 @@ struct Known {
     at: Duration,
 }
 
-/// What is known of owners at aggregated servers.
+/// Known owners at aggregated servers.
 #[derive(Debug, Default)]
 pub(super) struct RemoteOwners {
     now: Duration,
@@ -214,7 +214,7 @@ fn is_of_kind(resource: &Value, group: &str, kind: &str) -> bool {
     of.text("kind") == kind && (of.text("group").is_empty() || of.text("group") == group)
 }
 
-/// What an answer says of the owner.
+/// The owner's state by an answer.
 fn read(answer: &asking::Answer, question: &Question) -> Answer {
     let Some(document) = &answer.document else { return Answer::Unknown };
     match answer.code {
