@@ -47,7 +47,7 @@ struct Inner {
 }
 
 impl Kept {
-    /// What is kept of the document `text` of version 2 that a server calls `etag`, about the group and version at `path`; `None`: it
+    /// The kept parts of the document `text` of version 2, which a server calls `etag`, about the group and version at `path`; `None`: it
     /// has nothing about them. `makes_version3`: the server has no document of version 3. Takes some milliseconds for each
     /// megabyte.
     pub(crate) fn of(
