@@ -1,7 +1,8 @@
 //! The servers that objects of the API name: webhooks of admission and of conversion.
 //!
 //! Owns which of them are kept ready, and for how long. Each is a [`Target`] of its own, so that one that hangs holds no place of
-//! another. Invariant: two configurations share a connection only if address, host and authorities are the same.
+//! another. Invariant: two configurations share a connection only if address, host, authorities and who this server is to them are
+//! the same.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,6 +15,7 @@ use orch_api::egress::{EgressError, Outgoing, Reach, Reply};
 use orch_api::webhook::{Call, Caller};
 use parking_lot::Mutex;
 
+use super::hook_users::{HookUsers, UserKey};
 use super::{Bounds, Credentials, Origin, Target, Trust};
 
 /// Servers that are kept ready; the one that was asked longest ago goes. The reference keeps as many.
@@ -26,6 +28,7 @@ const BOUNDS: Bounds = Bounds { requests: 256, idle: 64, sends_again: false };
 /// The webhooks of this node.
 pub struct Hooks {
     reach: Reach,
+    users: HookUsers,
     targets: Mutex<HashMap<Server, Known>>,
 }
 
@@ -35,6 +38,8 @@ struct Server {
     origin: Origin,
     at: Option<(String, u16)>,
     authorities: Option<Arc<[u8]>>,
+    /// As whom it is called.
+    user: Option<UserKey>,
 }
 
 struct Known {
@@ -49,28 +54,33 @@ impl fmt::Debug for Hooks {
 }
 
 impl Hooks {
-    /// Webhooks at the addresses of `reach`.
-    pub fn new(reach: Reach) -> Hooks {
-        Hooks { reach, targets: Mutex::default() }
+    /// Webhooks at the addresses of `reach`, called as `users`.
+    pub fn new(reach: Reach, users: HookUsers) -> Hooks {
+        Hooks { reach, users, targets: Mutex::default() }
     }
 
     /// The target of `call`, made where there is none.
     fn target(&self, call: &Call) -> Result<Arc<Target>, EgressError> {
+        let user = self.users.find(call.purpose, &call.url.host, call.url.port);
         let server = Server {
             origin: Origin::of(&call.url),
             at: call.at.clone(),
             authorities: call.authorities.clone(),
+            user: user.map(|(key, _)| key),
         };
         let mut targets = self.targets.lock();
         if let Some(known) = targets.get_mut(&server) {
             known.asked = Instant::now();
             return Ok(known.target.clone());
         }
-        let trust = Trust::of_object(call.authorities.as_deref()).map_err(|error| {
+        let pair = user.and_then(|(_, identity)| identity.pair.as_ref());
+        let pair = pair.map(|(certificate, key)| (certificate.as_slice(), key.as_slice()));
+        let trust = Trust::of_object(call.authorities.as_deref(), pair).map_err(|error| {
             let reason = orch_serving::Causes(&error).to_string();
             EgressError::Unreachable { host: call.url.host.clone(), reason }
         })?;
-        let mut target = Target::bounded(self.reach.clone(), &trust, Credentials::None, BOUNDS);
+        let credentials = user.map_or(Credentials::None, |(_, identity)| identity.credentials.clone());
+        let mut target = Target::bounded(self.reach.clone(), &trust, credentials, BOUNDS);
         target.at.clone_from(&call.at);
         let target = Arc::new(target);
         if targets.len() >= TARGETS_MAX {

@@ -11,8 +11,9 @@ use orch_proto::Brand;
 use orch_raft::Store;
 
 use super::error::RunError;
+use crate::access::admission::HookFiles;
 use crate::cli::WebhookArgs;
-use crate::egress::{Hooks, ProxyPair, Relays};
+use crate::egress::{HookUsers, Hooks, ProxyPair, Relays};
 
 /// How this node calls webhooks.
 #[derive(Clone, Debug)]
@@ -20,14 +21,15 @@ pub struct WebhookPlan {
     reach: Reach,
     routing: Routing,
     pair: ProxyPair,
+    users: HookUsers,
 }
 
 impl WebhookPlan {
-    /// The plan of these flags.
+    /// The plan of these flags, and of the client configurations `files` of the plugins.
     ///
     /// # Errors
     /// One of two flags is missing, or a file that they name cannot be used.
-    pub(super) fn of(arguments: &WebhookArgs) -> Result<WebhookPlan, RunError> {
+    pub(super) fn of(arguments: &WebhookArgs, files: &HookFiles) -> Result<WebhookPlan, RunError> {
         let routing = match arguments.enable_aggregator_routing {
             true => Routing::Endpoints,
             false => Routing::ClusterAddress,
@@ -41,7 +43,9 @@ impl WebhookPlan {
             }
         };
         let pair = ProxyPair::read(pair).map_err(RunError::ProxyPair)?;
-        Ok(WebhookPlan { reach: Reach::of_objects(!arguments.deny_loopback_webhooks), routing, pair })
+        let users = HookUsers::read(files.mutating.as_deref(), files.validating.as_deref());
+        let users = users.map_err(RunError::HookUsers)?;
+        Ok(WebhookPlan { reach: Reach::of_objects(!arguments.deny_loopback_webhooks), routing, pair, users })
     }
 
     /// The webhooks of a node over `store`.
@@ -51,7 +55,7 @@ impl WebhookPlan {
         ambient: Arc<dyn Ambient>,
         brand: &'static Brand,
     ) -> Webhooks {
-        let caller = Arc::new(Hooks::new(self.reach.clone()));
+        let caller = Arc::new(Hooks::new(self.reach.clone(), self.users.clone()));
         Webhooks::new(caller, store, ambient, brand, self.routing)
     }
 
