@@ -126,12 +126,15 @@ impl LoopFigures {
 
     fn write_requests(&self, text: &mut String, head: impl Fn(&str, &str) -> String) {
         let all = || METHODS.iter().zip(&self.requests);
-        write_series(text, &head, ("rest_client_request_duration_seconds", "histogram"), |text, name| {
+        let mut series = |name: &str, kind: &str, write: &dyn Fn(&mut String, &str)| {
+            write_series(text, &head, (name, kind), write);
+        };
+        series("rest_client_request_duration_seconds", "histogram", &|text, name| {
             for (method, requests) in all() {
                 requests.durations.write(text, name, &format!("host=\"{HOST}\",verb=\"{method}\""));
             }
         });
-        write_series(text, &head, ("rest_client_requests_total", "counter"), |text, name| {
+        series("rest_client_requests_total", "counter", &|text, name| {
             for (method, requests) in all() {
                 for (code, count) in counted(&requests.codes) {
                     // A string takes every write.
