@@ -1,7 +1,8 @@
 //! The servers that objects of the API name: webhooks of admission and of conversion.
 //!
 //! Owns which of them are kept ready, and for how long. Each is a [`Target`] of its own, so that one that hangs holds no place of
-//! another. Invariant: two configurations share a connection only if address, host and authorities are the same.
+//! another. No file is read under the lock. Invariant: two configurations share a connection only if address, host and
+//! authorities are the same.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, ready};
+use futures::future::BoxFuture;
 use orch_api::egress::{EgressError, Outgoing, Reach, Reply};
 use orch_api::webhook::{Call, Caller};
 use parking_lot::Mutex;
@@ -24,7 +25,9 @@ const TARGETS_MAX: usize = 200;
 const BOUNDS: Bounds = Bounds { requests: 256, idle: 64, sends_again: false };
 
 /// The webhooks of this node.
-pub struct Hooks {
+pub struct Hooks(Arc<Inner>);
+
+struct Inner {
     reach: Reach,
     targets: Mutex<HashMap<Server, Known>>,
 }
@@ -44,35 +47,45 @@ struct Known {
 
 impl fmt::Debug for Hooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hooks").field("reach", &self.reach).finish_non_exhaustive()
+        f.debug_struct("Hooks").field("reach", &self.0.reach).finish_non_exhaustive()
     }
 }
 
 impl Hooks {
     /// Webhooks at the addresses of `reach`.
     pub fn new(reach: Reach) -> Hooks {
-        Hooks { reach, targets: Mutex::default() }
+        Hooks(Arc::new(Inner { reach, targets: Mutex::default() }))
     }
+}
 
+impl Inner {
     /// The target of `call`, made where there is none.
-    fn target(&self, call: &Call) -> Result<Arc<Target>, EgressError> {
+    async fn target(&self, call: &Call) -> Result<Arc<Target>, EgressError> {
         let server = Server {
             origin: Origin::of(&call.url),
             at: call.at.clone(),
             authorities: call.authorities.clone(),
         };
-        let mut targets = self.targets.lock();
-        if let Some(known) = targets.get_mut(&server) {
+        if let Some(known) = self.targets.lock().get_mut(&server) {
             known.asked = Instant::now();
             return Ok(known.target.clone());
         }
-        let trust = Trust::of_object(call.authorities.as_deref()).map_err(|error| {
+        // The machine's authorities are a file of some hundred certificates.
+        let authorities = call.authorities.clone();
+        let made = tokio::task::spawn_blocking(move || Trust::of_object(authorities.as_deref())).await;
+        let made = made.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        let trust = made.map_err(|error| {
             let reason = orch_serving::Causes(&error).to_string();
             EgressError::Unreachable { host: call.url.host.clone(), reason }
         })?;
         let mut target = Target::bounded(self.reach.clone(), &trust, Credentials::None, BOUNDS);
         target.at.clone_from(&call.at);
         let target = Arc::new(target);
+        let mut targets = self.targets.lock();
+        // Another call may have made it meanwhile: they share connections and places.
+        if let Some(known) = targets.get(&server) {
+            return Ok(known.target.clone());
+        }
         if targets.len() >= TARGETS_MAX {
             let oldest =
                 targets.iter().min_by_key(|(_, known)| known.asked).map(|(server, _)| server.clone());
@@ -85,12 +98,10 @@ impl Hooks {
 
 impl Caller for Hooks {
     fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply, EgressError>> {
-        let target = match self.target(&call) {
-            Ok(target) => target,
-            Err(error) => return ready(Err(error)).boxed(),
-        };
-        let Call { url, document, timeout, answer_bytes_max, .. } = call;
+        let inner = self.0.clone();
         async move {
+            let target = inner.target(&call).await?;
+            let Call { url, document, timeout, answer_bytes_max, .. } = call;
             let request = Outgoing { url, document: Some(document), timeout };
             target.ask_in_time(&request, answer_bytes_max).await
         }

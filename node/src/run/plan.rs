@@ -216,7 +216,7 @@ impl Resolved {
             clients: ClientLimits::of(&shared.clients),
             audit: Audit::plan(&shared.audit)?,
             connector: super::connect::connector(&shared.connect)?,
-            webhooks: WebhookPlan::of(&shared.webhooks)?,
+            webhooks: WebhookPlan::of(&shared.webhooks, self.strictness)?,
         })
     }
 }
