@@ -18,13 +18,14 @@ pub(crate) mod described;
 mod discovery;
 pub(crate) mod identity;
 pub(crate) mod openapi;
+mod own_service;
 mod passed_path;
 mod remote;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
 use futures::future::BoxFuture;
@@ -35,6 +36,7 @@ use parking_lot::Mutex;
 use self::described::Descriptions;
 pub(crate) use self::discovery::Merged;
 use self::openapi::OpenApi;
+pub(crate) use self::own_service::OwnService;
 pub(crate) use self::passed_path::passed_path;
 pub use self::remote::ServerTrust;
 pub(crate) use self::remote::{API_SERVICES, Remote, Remotes};
@@ -56,6 +58,11 @@ pub trait Relay: fmt::Debug + Send + Sync {
         request: Request<Body>,
     ) -> BoxFuture<'static, Result<Response<Body>, BackendError>>;
 }
+
+/// In the extensions of a request: its answer lasts as long as its client wants. Such a request must not share with others what a
+/// server has a small number of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongLived;
 
 /// An aggregated server: where it is dialled, and who it has to be.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -90,6 +97,8 @@ pub struct Aggregation {
 struct Shared {
     descriptions: Descriptions,
     openapi: OpenApi,
+    /// Name of this node among those that a request passes.
+    hop: OnceLock<String>,
     /// The documents that were merged last.
     merged: Mutex<Option<(Of, Arc<Merged>)>>,
 }
@@ -206,6 +215,11 @@ impl Aggregation {
         let merged = Arc::new(merging.await.ok()?);
         *self.shared.merged.lock() = Some((of, merged.clone()));
         Some(merged)
+    }
+
+    /// The name of this node in `Via`, drawn by `chance` when it is first needed: a request that comes back with it goes round.
+    pub(crate) fn hop(&self, chance: impl FnOnce() -> u128) -> &str {
+        self.shared.hop.get_or_init(|| format!("apiserver-{:032x}", chance()))
     }
 
     /// How services are reached.

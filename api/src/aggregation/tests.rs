@@ -59,7 +59,16 @@ fn only_plain_paths_lead_to_other_servers() {
 #[test]
 fn the_identity_is_this_servers_word_alone() {
     let mut headers = HeaderMap::new();
-    for name in ["x-remote-user", "x_remote_group", "x-remote-extra-fake", "x-remote-other", "accept"] {
+    for name in [
+        "x-remote-user",
+        "x_remote_group",
+        "x-remote-extra-fake",
+        "x-remote-other",
+        "impersonate_user",
+        "x-http-method-override",
+        "x_original_url",
+        "accept",
+    ] {
         headers.insert(name, HeaderValue::from_static("mallory"));
     }
     let extra = BTreeMap::from([("example.org/Team".to_owned(), vec!["blue".to_owned(), "red".to_owned()])]);
@@ -83,6 +92,12 @@ fn the_identity_is_this_servers_word_alone() {
     );
     let split = User { name: "a\r\nX-Remote-Group: system:masters".to_owned(), ..User::default() };
     assert!(name_user(&mut HeaderMap::new(), &split).is_err());
+    for name in [" system:admin", "system:admin\t"] {
+        let shortened = User { name: name.to_owned(), ..User::default() };
+        assert!(name_user(&mut HeaderMap::new(), &shortened).is_err(), "{name:?}");
+        let grouped = User { groups: vec![name.to_owned()], ..User::default() };
+        assert!(name_user(&mut HeaderMap::new(), &grouped).is_err(), "{name:?}");
+    }
     let own = aggregator(&ORCH);
     assert_eq!((own.name.as_str(), own.groups.len()), ("system:orch-aggregator", 1));
 }

@@ -1,14 +1,18 @@
 //! Headers of requests and answers that are passed on.
 //!
-//! Owns what never crosses: credentials and identities of clients, headers of a single connection, and permissions for web
-//! pages of other origins, which are not the backend's to give.
+//! Owns what never crosses: credentials and identities of clients, headers of a single connection, permissions for web
+//! pages of other origins and orders about this server's own, which are not the backend's to give.
+//!
+//! Invariant: no connection leaves HTTP for HTTP. Requests in such a tunnel would be ones that were never authorized, under an identity of
+//! the client's choice, on a connection that the backend takes for this server's.
 
 use std::net::IpAddr;
 
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
-    ACCESS_CONTROL_ALLOW_ORIGIN, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ALT_SVC, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, STRICT_TRANSPORT_SECURITY, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -17,12 +21,15 @@ use crate::authn::websocket::TOKEN_PROTOCOL;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+const CLEAR_SITE_DATA: HeaderName = HeaderName::from_static("clear-site-data");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
 /// Headers of a single connection.
-const OF_CONNECTION: [HeaderName; 9] = [
+const OF_CONNECTION: [HeaderName; 10] = [
     CONNECTION,
+    HTTP2_SETTINGS,
     KEEP_ALIVE,
     PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION,
@@ -33,20 +40,30 @@ const OF_CONNECTION: [HeaderName; 9] = [
     UPGRADE,
 ];
 
-/// Permissions for web pages of other origins.
-const OF_ORIGINS: [HeaderName; 4] = [
+/// Protocols of an upgrade that are HTTP, or carry it.
+const HTTP_PROTOCOLS: [&str; 4] = ["h2", "h2c", "http", "tls"];
+
+/// Permissions for web pages of other origins, and orders about this server's own: its other addresses, its cookies, its encryption.
+const OF_ORIGINS: [HeaderName; 7] = [
     ACCESS_CONTROL_ALLOW_CREDENTIALS,
     ACCESS_CONTROL_ALLOW_HEADERS,
     ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN,
+    ALT_SVC,
+    CLEAR_SITE_DATA,
+    STRICT_TRANSPORT_SECURITY,
 ];
 
-/// Whether a request with these headers asks to leave HTTP.
+/// Whether a request with these headers asks to leave HTTP. One that asks for HTTP in another form does not: it is answered as it is.
 pub(crate) fn asks_for_upgrade(headers: &HeaderMap) -> bool {
-    headers.get_all(CONNECTION).iter().any(|value| {
-        let value = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
-        value.contains("upgrade")
-    })
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
+    let asks = headers.get_all(CONNECTION).iter().any(|value| text(value).contains("upgrade"));
+    let protocols: Vec<String> = headers.get_all(UPGRADE).iter().map(text).collect();
+    // once: a header of bounded size; few: the names above.
+    let mut names = protocols.iter().flat_map(|text| text.split(','));
+    let is_http =
+        |protocol: &str| HTTP_PROTOCOLS.contains(&protocol.split('/').next().unwrap_or_default().trim());
+    asks && !protocols.is_empty() && !names.any(is_http)
 }
 
 /// The headers of a client's request as the backend gets them. `headers` have no headers of identity any more. `host`: as the

@@ -338,6 +338,31 @@ fn no_credential_and_no_header_of_a_connection_is_passed_on() {
 }
 
 #[test]
+fn a_connection_never_leaves_http_for_http() {
+    let settings = HeaderName::from_static("http2-settings");
+    let asking = |upgrade: &'static str| {
+        headers(&[
+            (CONNECTION, "Upgrade, HTTP2-Settings"),
+            (UPGRADE, upgrade),
+            (settings.clone(), "AAMAAABk"),
+        ])
+    };
+    for upgrade in ["h2c", "H2C", "h2", "HTTP/2.0", "TLS/1.0, HTTP/1.1", "websocket, h2c", "SPDY/3.1 , h2c"] {
+        let sent = asking(upgrade);
+        assert!(!asks_for_upgrade(&sent), "{upgrade}");
+        assert_eq!(of_request(&sent, "x", None, None), headers(&[(HOST, "x")]), "{upgrade}");
+    }
+    let mut several = asking("websocket");
+    several.append(UPGRADE, HeaderValue::from_static("h2c"));
+    assert!(!asks_for_upgrade(&several));
+    // few: the protocols of clients.
+    for upgrade in ["websocket", "WebSocket", "SPDY/3.1", "tcp"] {
+        assert!(asks_for_upgrade(&asking(upgrade)), "{upgrade}");
+    }
+    assert!(!asks_for_upgrade(&headers(&[(CONNECTION, "Upgrade")])));
+}
+
+#[test]
 fn answers_lose_headers_of_their_connection_and_permissions_for_other_origins() {
     let custom = HeaderName::from_static;
     let mut answer = headers(&[
@@ -347,6 +372,9 @@ fn answers_lose_headers_of_their_connection_and_permissions_for_other_origins() 
         (custom("content-length"), "2"),
         (custom("access-control-allow-origin"), "*"),
         (custom("access-control-allow-credentials"), "true"),
+        (custom("alt-svc"), "h3=\":1\""),
+        (custom("clear-site-data"), "\"*\""),
+        (custom("strict-transport-security"), "max-age=0"),
         (CONTENT_TYPE, "text/html"),
     ]);
     strip_answer(&mut answer);

@@ -9,6 +9,9 @@
 //!
 //! Source of texts and order: facts/extension.md 3.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -26,18 +29,21 @@ use super::measures::{Breach, Measures};
 use super::restored::{Expected, Fault, restored};
 use super::review::{Reviews, Sent, Unanswered, named};
 use super::{Batch, Converted, Converter, Converting, Failure, Piece, converted};
-use crate::ambient::{Ambient, uuid_text};
+use crate::ambient::{Ambient, Timestamp, uuid_text};
 
-/// Longest wait for an answer: the reference's.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest wait for the answer to a batch, however many questions it takes: the reference's for its one.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The reason where the time is over, as of a call that has no answer.
+const LATE: &str = "context deadline exceeded";
 
 /// Bytes of a text that another server has written into a failure: some pages, where the reference repeats all.
 const TOLD_BYTES_MAX: usize = 4096;
 
 /// Posts documents to one server.
 pub(crate) trait Post: fmt::Debug + Send + Sync {
-    /// Posts `document` and gives the whole answer of status 200, within [`TIMEOUT`].
-    fn post(&self, document: Bytes) -> BoxFuture<'static, Result<Bytes, Unposted>>;
+    /// Posts `document` and gives the whole answer of status 200, within `timeout`.
+    fn post(&self, document: Bytes, timeout: Duration) -> BoxFuture<'static, Result<Bytes, Unposted>>;
 }
 
 /// The reason why there is no answer.
@@ -176,28 +182,41 @@ impl Asker {
         Question { uid, document, forms, to: to.clone() }
     }
 
-    /// Asks `question`, or, where the answer would be too large, the halves of it.
+    /// Asks `question`, or, where the answer would be too large, the halves of it, which have the time that is left.
     async fn ask(self: Arc<Self>, question: Question) -> Result<Converted, Failure> {
         let mut answered = Converted::new();
+        let began = self.now();
+        let mut left = TIMEOUT;
         // A stack of halves, the next one on top: it grows with the logarithm of the objects.
         let mut due = vec![question];
         while let Some(question) = due.pop() {
-            match self.ask_once(&question, answered.len()).await {
+            match self.ask_once(&question, left, answered.len()).await {
                 Ok(objects) => answered.extend(objects),
                 Err(None) => due.extend(self.halves(&question)?.into_iter().rev()),
                 Err(Some(failure)) => return Err(failure),
+            }
+            left = TIMEOUT.saturating_sub(Duration::from_micros(self.now().0.saturating_sub(began.0)));
+            if left.is_zero()
+                && let Some(next) = due.last()
+            {
+                return Err(self.failed(&next.forms[0], Breach::Call, LATE).1);
             }
         }
         Ok(answered)
     }
 
-    /// The objects that the server answers `question` with, of which `before` others were sent in earlier halves. `Err(None)`: the
+    /// The objects that the server answers `question` with in the time that is `left`, of which `before` others were sent in earlier halves. `Err(None)`: the
     /// answer is too large, and the question can be divided.
-    async fn ask_once(&self, question: &Question, before: usize) -> Result<Converted, Option<Failure>> {
+    async fn ask_once(
+        &self,
+        question: &Question,
+        left: Duration,
+        before: usize,
+    ) -> Result<Converted, Option<Failure>> {
         let Ok(Way { reviews, post, parts }) = &self.way else { return Ok(Converted::new()) };
         let from = &question.forms[0];
         let began = parts.ambient.now();
-        let posted = post.post(question.document.clone()).await;
+        let posted = post.post(question.document.clone(), left).await;
         let result = match posted {
             Err(unposted) if unposted.is_too_large && question.forms.len() > 1 => return Err(None),
             Err(unposted) => Err(self.failed(from, Breach::Call, &unposted.reason)),
@@ -208,6 +227,11 @@ impl Asker {
         let versions = (&*from.version, &*question.to.version);
         parts.measures.note(&self.of.definition, versions, breach, took);
         result.map_err(|(_, failure)| Some(failure))
+    }
+
+    /// The time of day, by which the questions of one batch are bounded together; the epoch where there is no server.
+    fn now(&self) -> Timestamp {
+        self.way.as_ref().map(|way| way.parts.ambient.now()).unwrap_or_default()
     }
 
     /// Two questions for the halves of `question`.
@@ -292,252 +316,4 @@ impl Asker {
 
 fn cut(text: &str) -> &str {
     fitting(text, TOLD_BYTES_MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use orch_proto::brand::ORCH;
-    use orch_raft::Revision;
-    use orch_rules::validate::tree::Tree;
-    use orch_schema::json;
-    use parking_lot::Mutex;
-
-    use super::*;
-    use crate::ambient::SystemAmbient;
-
-    /// Answers a document.
-    type Answering = Box<dyn Fn(&Value) -> Result<Value, Unposted> + Send + Sync>;
-
-    struct Fake {
-        answer: Answering,
-        asked: Arc<Mutex<Vec<Value>>>,
-    }
-
-    impl fmt::Debug for Fake {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("Fake")
-        }
-    }
-
-    impl Post for Fake {
-        fn post(&self, document: Bytes) -> BoxFuture<'static, Result<Bytes, Unposted>> {
-            let document: Value = serde_json::from_slice(&document).unwrap();
-            let answer = (self.answer)(&document).map(|answer| Bytes::from(answer.to_string()));
-            self.asked.lock().push(document);
-            std::future::ready(answer).boxed()
-        }
-    }
-
-    /// A hook of widgets in `v1` and `v2`, and the documents that it has posted.
-    fn hook(
-        answer: impl Fn(&Value) -> Result<Value, Unposted> + Send + Sync + 'static,
-    ) -> (Hook, Arc<Mutex<Vec<Value>>>) {
-        let asked = Arc::<Mutex<Vec<Value>>>::default();
-        let post = Arc::new(Fake { answer: Box::new(answer), asked: asked.clone() });
-        let way = Reviews::of(&ORCH, &["v1"]).map(|reviews| Way { reviews, post, parts: parts() });
-        (Hook::new(widgets(), way), asked)
-    }
-
-    fn widgets() -> HookedKind {
-        HookedKind {
-            definition: "widgets.g.example.com".to_owned(),
-            group: "g.example.com".to_owned(),
-            kind: "Widget".to_owned(),
-            versions: ["v1".to_owned(), "v2".to_owned()].into(),
-        }
-    }
-
-    fn parts() -> HookParts {
-        HookParts { ambient: Arc::new(SystemAmbient), kept: Arc::default(), measures: Arc::default() }
-    }
-
-    fn form(version: &str) -> Arc<WrittenAs> {
-        Arc::new(WrittenAs { version: version.into(), definition: Revision(1) })
-    }
-
-    fn pieces(count: usize) -> Batch {
-        let object =
-            |at: usize| json!({"metadata": {"name": format!("w{at}"), "uid": "u"}, "spec": {"size": at}});
-        (0..count).map(|at| Piece { written_as: form("v1"), object: object(at) }).collect()
-    }
-
-    /// The answer of a server that changes the version and `change` of each object.
-    fn right(document: &Value, change: impl Fn(usize, &mut Value)) -> Value {
-        let request = document.at("request");
-        let mut objects = request.items("objects").to_vec();
-        for (at, object) in objects.iter_mut().enumerate() {
-            object["apiVersion"] = json!("g.example.com/v2");
-            change(at, object);
-        }
-        json!({"kind": "ConversionReview", "apiVersion": "apiextensions.orch.io/v1",
-            "response": {"uid": request["uid"].clone(), "result": {"status": "Success"}, "convertedObjects": objects}})
-    }
-
-    async fn ask(hook: &Hook, batch: Batch, to: &str) -> Result<Converted, String> {
-        hook.convert(batch, &form(to)).await.map_err(|Failure(text)| text)
-    }
-
-    async fn refusal(count: usize, change: impl Fn(usize, &mut Value) + Send + Sync + 'static) -> String {
-        let (hook, _) = hook(move |document| Ok(right(document, &change)));
-        ask(&hook, pieces(count), "v2").await.unwrap_err()
-    }
-
-    #[tokio::test]
-    async fn objects_come_back_in_order_with_their_own_metadata() {
-        let (hook, asked) = hook(|document| {
-            Ok(right(document, |at, object| {
-                object["spec"] = json!({"replicas": at});
-                object["metadata"]["generation"] = json!(9);
-            }))
-        });
-        let converted = ask(&hook, pieces(3), "v2").await.unwrap();
-        let expected =
-            |at: usize| json!({"metadata": {"name": format!("w{at}"), "uid": "u"}, "spec": {"replicas": at}});
-        assert_eq!(converted.to_vec(), (0..3).map(expected).collect::<Vec<_>>());
-        let asked = asked.lock();
-        assert_eq!(asked.len(), 1, "one question for the batch");
-        let request = asked[0].at("request");
-        assert_eq!(
-            (request.text("desiredAPIVersion"), request.items("objects").len()),
-            ("g.example.com/v2", 3)
-        );
-        assert_eq!(request.items("objects")[1]["apiVersion"], "g.example.com/v1");
-    }
-
-    #[tokio::test]
-    async fn a_failure_is_told_in_the_references_words() {
-        const OF: &str = "conversion webhook for g.example.com/v1, Kind=Widget";
-        let (broken, _) = hook(|_| Err(Unposted { reason: "no route".to_owned(), is_too_large: false }));
-        assert_eq!(ask(&broken, pieces(1), "v2").await.unwrap_err(), format!("{OF} failed: no route"));
-        let (refusing, _) =
-            hook(|_| Ok(json!({"kind": "ConversionReview", "apiVersion": "apiextensions.orch.io/v1"})));
-        assert_eq!(
-            ask(&refusing, pieces(1), "v2").await.unwrap_err(),
-            format!("{OF} failed: no response provided")
-        );
-        let (garbage, _) = hook(|_| Ok(json!("garbage")));
-        let text = ask(&garbage, pieces(2), "v2").await.unwrap_err();
-        assert!(text.starts_with(&format!("{OF} failed: the answer is no ConversionReview: ")), "{text}");
-        let (fewer, _) = hook(|document| {
-            let mut answer = right(document, |_, _| {});
-            answer["response"]["convertedObjects"].as_array_mut().unwrap().pop();
-            Ok(answer)
-        });
-        assert_eq!(
-            ask(&fewer, pieces(1), "v2").await.unwrap_err(),
-            format!("{OF} returned 0 objects, expected 1")
-        );
-        assert_eq!(
-            ask(&fewer, pieces(5), "v2").await.unwrap_err(),
-            format!("{OF} returned 4 objects, expected 5")
-        );
-    }
-
-    #[tokio::test]
-    async fn an_object_that_is_refused_is_told_with_its_place_among_many() {
-        const OF: &str = "conversion webhook for g.example.com/v1, Kind=Widget";
-        let kind = |at: usize| {
-            move |place: usize, object: &mut Value| {
-                if place == at {
-                    object["kind"] = json!("G")
-                }
-            }
-        };
-        let name = |at: usize| {
-            move |place: usize, object: &mut Value| {
-                if place == at {
-                    object["metadata"]["name"] = json!("b")
-                }
-            }
-        };
-        let label = |at: usize| {
-            move |place: usize, object: &mut Value| {
-                if place == at {
-                    object["metadata"]["labels"] = json!(1)
-                }
-            }
-        };
-        for (text, expected) in [
-            (
-                refusal(1, kind(0)).await,
-                "invalid object at index 0: invalid kind (expected Widget, received G)",
-            ),
-            (
-                refusal(3, kind(2)).await,
-                "invalid converted object at index 2: invalid kind (expected Widget, received G)",
-            ),
-            (refusal(1, name(0)).await, "invalid object: must have the same name: w0 != b"),
-            (
-                refusal(3, name(1)).await,
-                "invalid converted object at index 1: must have the same name: w1 != b",
-            ),
-            (
-                refusal(1, label(0)).await,
-                "invalid metadata: invalid metadata.labels of type int64 in converted object",
-            ),
-            (
-                refusal(3, label(1)).await,
-                "invalid metadata in object at index 1: invalid metadata.labels of type int64 in converted object",
-            ),
-        ] {
-            assert_eq!(text, format!("{OF} returned {expected}"));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_version_that_the_definition_lacks_is_asked_for_nobody() {
-        let (hook, asked) = hook(|document| Ok(right(document, |_, _| {})));
-        let text = ask(&hook, pieces(1), "v3").await.unwrap_err();
-        assert_eq!(text, "request to convert CR to an invalid group/version: g.example.com/v3");
-        let mut batch = pieces(3);
-        batch[2].written_as = form("v0");
-        let text = ask(&hook, batch.clone(), "v2").await.unwrap_err();
-        let told =
-            "request to convert CR list failed, list index 2 has invalid group/version: g.example.com/v0";
-        assert_eq!(text, told);
-        let text = ask(&hook, batch.drain(2..).collect(), "v2").await.unwrap_err();
-        assert_eq!(text, "request to convert CR from an invalid group/version: g.example.com/v0");
-        assert!(asked.lock().is_empty());
-    }
-
-    #[tokio::test]
-    async fn an_answer_that_is_too_large_is_asked_for_in_halves() {
-        let calls = Arc::new(AtomicUsize::new(0));
-        let counted = calls.clone();
-        let (hook, _) = hook(move |document| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            match document.at("request").items("objects").len() {
-                0..=2 => Ok(right(document, |_, object| object["spec"] = json!({}))),
-                _ => Err(Unposted { reason: "the answer is too large".to_owned(), is_too_large: true }),
-            }
-        });
-        let converted = ask(&hook, pieces(5), "v2").await.unwrap();
-        let names: Vec<&str> = converted.iter().map(|object| object.at("metadata").text("name")).collect();
-        assert_eq!(names, ["w0", "w1", "w2", "w3", "w4"]);
-        // 5 -> 2 + 3, 3 -> 1 + 2.
-        assert_eq!(calls.load(Ordering::SeqCst), 5);
-        let (huge, _) = self::hook(|_| Err(Unposted { reason: "too large".to_owned(), is_too_large: true }));
-        let text = ask(&huge, pieces(4), "v2").await.unwrap_err();
-        assert_eq!(text, "conversion webhook for g.example.com/v1, Kind=Widget failed: too large");
-    }
-
-    #[tokio::test]
-    async fn a_long_text_of_another_server_is_cut() {
-        let (hook, _) = hook(|document| {
-            let mut answer = right(document, |_, _| {});
-            answer["response"]["result"] = json!({"status": "Failure", "message": "x".repeat(1 << 20)});
-            Ok(answer)
-        });
-        assert!(ask(&hook, pieces(1), "v2").await.unwrap_err().len() < 2 * TOLD_BYTES_MAX);
-    }
-
-    #[tokio::test]
-    async fn where_nobody_can_be_asked_each_conversion_says_why() {
-        let hook = Hook::new(widgets(), Err("no supported conversion review versions".to_owned()));
-        let text = ask(&hook, pieces(1), "v2").await.unwrap_err();
-        let told = "conversion webhook for g.example.com/v1, Kind=Widget failed: no supported conversion review versions";
-        assert_eq!(text, told);
-    }
 }

@@ -37,7 +37,7 @@ use orch_schema::value::Value;
 
 use crate::tables::Tables;
 
-pub(crate) use hook::{Hook, HookParts, HookedKind, Post, TIMEOUT, Unposted, Way};
+pub(crate) use hook::{Hook, HookParts, HookedKind, Post, Unposted, Way};
 pub(crate) use kept::Known;
 pub(crate) use review::Reviews;
 

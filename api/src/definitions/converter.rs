@@ -4,6 +4,7 @@
 //! one that asks the server of a webhook, and how that server is called. What is asked and answered is `conversion`'s.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -15,8 +16,8 @@ use orch_schema::value::Value;
 
 use crate::ambient::Ambient;
 use crate::conversion::{
-    Batch, Converted, Converter, Converting, Hook, HookParts, HookedKind, Post, Reviews, TIMEOUT, Unposted,
-    Way, converted,
+    Batch, Converted, Converter, Converting, Hook, HookParts, HookedKind, Post, Reviews, Unposted, Way,
+    converted,
 };
 use crate::webhook::{Bounds, CallError, ClientConfig, Webhooks};
 
@@ -82,8 +83,8 @@ struct Server {
 }
 
 impl Post for Server {
-    fn post(&self, document: Bytes) -> BoxFuture<'static, Result<Bytes, Unposted>> {
-        let bounds = Bounds { timeout: TIMEOUT, answer_bytes_max: ANSWER_BYTES_MAX, states_timeout: true };
+    fn post(&self, document: Bytes, timeout: Duration) -> BoxFuture<'static, Result<Bytes, Unposted>> {
+        let bounds = Bounds { timeout, answer_bytes_max: ANSWER_BYTES_MAX, states_timeout: true };
         let posted = self.webhooks.post(&self.config, document, bounds);
         let posted = posted.map(|answer| answer.map_err(|error| unposted(&error)));
         posted.boxed()

@@ -146,7 +146,10 @@ impl FlowControl {
         let Some(entry) = entry else { return };
         let uids = [(&self.schema_header, &entry.schema.uid), (&self.level_header, &entry.level_uid)];
         for (name, uid) in uids {
-            headers.extend(uid.clone().map(|uid| (name.clone(), uid)));
+            if let Some(uid) = uid.clone() {
+                // In the place of one that another server wrote.
+                headers.insert(name.clone(), uid);
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Owns which requests these are, and their way: behind authentication, authorization and audit like any other they wait for a seat
 //! of flow control, which they keep for a second at most, are passed on under the identity of their user, and their answer is
-//! streamed as it comes. Which server it is, and the headers of identity, are `aggregation`'s; sockets are the adapter's.
+//! streamed as it comes; a watch ends with the right to it. Which server it is, and the headers of identity, are `aggregation`'s;
+//! sockets are the adapter's.
 //!
 //! Invariant: no redirect is followed and none is passed on: a client would follow it with its credentials.
 
@@ -11,9 +12,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures::future::{Either, select};
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, LOCATION, UPGRADE, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderValue, Request, Response};
+use futures::future::{BoxFuture, Either, select};
+use futures::{FutureExt, StreamExt};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, LOCATION, UPGRADE, VIA, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use orch_raft::Store;
 
 use super::Api;
@@ -21,10 +23,12 @@ use super::body::Upload;
 use super::deadline::deadline;
 use super::held::Payer;
 use super::respond::{self, Lasting};
+use super::rights::RelayedRight;
 use super::stages::{Arrived, Authorized, Elsewhere};
 use crate::admission::View;
 use crate::aggregation::identity::name_user;
-use crate::aggregation::{Remote, Server, group_and_version, passed_path};
+use crate::aggregation::{LongLived, Remote, Server, group_and_version, passed_path};
+use crate::authz::Attributes;
 use crate::connect::headers::{asks_for_upgrade, of_request, strip_answer};
 use crate::connect::path;
 use crate::error::ApiError;
@@ -40,6 +44,9 @@ const WATCH_START_MAX: Duration = Duration::from_secs(300);
 
 /// By which the audit of the aggregated server is joined with this server's.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// The answer to a request that this node has passed on already: the service of its server leads back here.
+const LOOPED: &[u8] = b"the request was passed on by this server before: the service leads back to it\n";
 
 /// The answer to a redirect, in the reference's words.
 const REDIRECTED: &[u8] = b"the backend attempted to redirect this request, which is not permitted";
@@ -66,6 +73,9 @@ impl<S: Store> Api<S> {
     ) -> Result<Response<Body>, ApiError> {
         let (arrived, Elsewhere { remote, verb }) = (authorized.arrived(), authorized.destination());
         let at = passed_path(&arrived.path)?;
+        if has_passed(&arrived.headers, self.hop()) {
+            return Ok(text(508, Bytes::from_static(LOOPED)));
+        }
         let limit = match verb {
             Some(Verb::Watch) => WATCH_START_MAX,
             verb => deadline(verb.unwrap_or(Verb::Get), &arrived.query)?,
@@ -85,6 +95,10 @@ impl<S: Store> Api<S> {
             // A watch gives it back with the head of its answer.
             lasting.keep(seat);
         }
+        let end = || if *verb == Some(Verb::Watch) { self.end_of_right(authorized) } else { None };
+        if let Some(end) = is_upgrade.then(end).flatten() {
+            lasting.end_with(end);
+        }
         let request = match self.passed(authorized, (&server, at), upload, is_upgrade.then_some(&lasting)) {
             Ok(request) => request,
             Err(reason) => return Ok(unreachable(&reason)),
@@ -96,7 +110,23 @@ impl<S: Store> Api<S> {
             Either::Left((Err(error), _)) => return Ok(unreachable(&error.to_string())),
             Either::Right(_) => return Ok(unreachable("context deadline exceeded")),
         };
+        let answer = match end() {
+            Some(end) => answer.map(|body| Body::from_stream(body.into_data_stream().take_until(end))),
+            None => answer,
+        };
         Ok(answered(answer, is_upgrade, lasting))
+    }
+
+    /// Completes when the user of a watch may not watch any more, or the node stops.
+    fn end_of_right(&self, authorized: &Authorized<'_, Elsewhere>) -> Option<BoxFuture<'static, ()>> {
+        let credential = authorized.arrived().exchange.credential().cloned()?;
+        let Attributes::Resource(attributes) = authorized.attributes() else { return None };
+        let right = RelayedRight::of(credential, attributes);
+        Some(right.ended(self.pipeline.clone(), self.stopping.clone()).boxed())
+    }
+
+    fn hop(&self) -> &str {
+        self.pipeline.aggregation.hop(|| self.pipeline.ambient.random())
     }
 
     /// Where requests for `remote` go; `None`: it is not available, or its service leads nowhere.
@@ -124,6 +154,8 @@ impl<S: Store> Api<S> {
         let mut headers = of_request(&headers, &server.authority(), client, None);
         name_user(&mut headers, authorized.user()).map_err(|error| error.to_string())?;
         respond::put(&mut headers, AUDIT_ID, arrived.exchange.id().as_ref());
+        let hop = HeaderValue::try_from(format!("1.1 {}", self.hop()));
+        headers.append(VIA, hop.map_err(|error| error.to_string())?);
         let pairs = arrived.query.pairs().map(|(name, value)| (name, value.to_owned()));
         let query = path::query(pairs.collect());
         let target = if query.is_empty() { at } else { format!("{at}?{query}") };
@@ -138,9 +170,18 @@ impl<S: Store> Api<S> {
             request.headers_mut().remove(CONTENT_LENGTH);
             *request.extensions_mut() = arrived.extensions.clone();
             request.extensions_mut().insert(lasting.clone());
+        } else if authorized.destination().verb == Some(Verb::Watch) {
+            request.extensions_mut().insert(LongLived);
         }
         Ok(request)
     }
+}
+
+/// Whether a request with `headers` has passed the node with the name `hop`.
+fn has_passed(headers: &HeaderMap, hop: &str) -> bool {
+    let passed = headers.get_all(VIA).iter().filter_map(|via| via.to_str().ok());
+    // once: headers of bounded size.
+    passed.flat_map(|via| via.split(',')).any(|via| via.split_whitespace().nth(1) == Some(hop))
 }
 
 /// The answer of a server as the client gets it.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use futures::{Stream, stream};
 use http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, RETRY_AFTER, VARY,
@@ -113,12 +114,28 @@ pub struct WatchResponse {
 /// Values that are kept until a response that lasts has ended: rooms, counts, the audit's end. Where the connection leaves
 /// HTTP with the response, whoever carries its bytes keeps a clone until both sides are closed.
 #[derive(Clone, Default)]
-pub struct Lasting(Arc<Mutex<Vec<Box<dyn Any + Send>>>>);
+pub struct Lasting(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    values: Vec<Box<dyn Any + Send>>,
+    end: Option<BoxFuture<'static, ()>>,
+}
 
 impl Lasting {
     /// Keeps `value` until the last clone is dropped.
     pub(crate) fn keep(&self, value: impl Any + Send) {
-        self.0.lock().push(Box::new(value));
+        self.0.lock().values.push(Box::new(value));
+    }
+
+    /// Has the connection end with `end`, if it leaves HTTP with the response.
+    pub(crate) fn end_with(&self, end: BoxFuture<'static, ()>) {
+        self.0.lock().end = Some(end);
+    }
+
+    /// With what a connection that has left HTTP ends, besides its two sides; for whoever carries its bytes. It is taken once.
+    pub fn take_end(&self) -> Option<BoxFuture<'static, ()>> {
+        self.0.lock().end.take()
     }
 }
 

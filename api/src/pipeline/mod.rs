@@ -61,7 +61,7 @@ use orch_rules::selector::{FieldSelector, LabelSelector, SelectableFields};
 use orch_schema::budget::Budget;
 
 use crate::admission::{Attributes, Chain, Operation};
-use crate::aggregation::Aggregation;
+use crate::aggregation::{Aggregation, OwnService};
 use crate::allocation::Allocator;
 use crate::ambient::Ambient;
 use crate::authn::User;
@@ -229,8 +229,12 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Has `webhooks` called: those of admission and of conversion. Said once, before definitions are read.
+    /// Has `webhooks` called: those of admission and of conversion. Said once, before definitions are read, and behind the way to
+    /// other servers, by which webhooks at the service of this one are answered.
     pub fn call_webhooks(&mut self, webhooks: Webhooks) {
+        let (aggregation, ambient) = (self.aggregation.clone(), self.ambient.clone());
+        let own = OwnService::new(aggregation, self.store.clone(), self.served.clone(), ambient);
+        webhooks.answer_own_service(Arc::new(own));
         self.definitions.call_webhooks(webhooks.clone(), self.ambient.clone());
         self.webhooks = webhooks;
     }

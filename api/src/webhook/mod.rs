@@ -17,7 +17,7 @@ pub(crate) mod testing;
 mod tests;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -38,6 +38,9 @@ pub(crate) use self::service::{Services, Unresolved, is_ready, resolve, slices_o
 
 /// Bytes of an answer of an admission webhook: a patch of the largest object, in base64.
 pub(crate) const ANSWER_BYTES_MAX: usize = 3 << 20;
+
+/// Namespace of the service of this server.
+const OWN_NAMESPACE: &str = "default";
 
 /// Sends calls. Implemented by the node, which owns the sockets.
 pub trait Caller: fmt::Debug + Send + Sync {
@@ -158,9 +161,20 @@ struct Inner {
     ambient: Arc<dyn Ambient>,
     brand: &'static Brand,
     routing: Routing,
+    /// For webhooks at the service of this server itself. Not set: they are called like others.
+    own: OnceLock<Arc<dyn Caller>>,
 }
 
 impl Inner {
+    /// What answers webhooks of `config` in the place of the service of this server, if that is theirs.
+    fn own_service(&self, config: &ClientConfig) -> Option<&Arc<dyn Caller>> {
+        let is_own = |service: &ServicePort| {
+            (&*service.namespace, &*service.name, service.port)
+                == (OWN_NAMESPACE, self.brand.api_service, 443)
+        };
+        self.own.get().filter(|_| config.service().is_some_and(is_own))
+    }
+
     /// Host and port that are dialled for `config`; `None` for those of its URL.
     fn place(&self, config: &ClientConfig) -> Result<Option<(String, u16)>, Unresolved> {
         let Some(service) = config.service() else { return Ok(None) };
@@ -194,13 +208,21 @@ impl Webhooks {
     ) -> Webhooks {
         let clock = store.clone();
         let (state, elapsed) = (Box::new(move || View::of(&store)), Box::new(move || clock.elapsed()));
-        let inner = Arc::new(Inner { caller, state, elapsed, ambient, brand, routing });
+        let own = OnceLock::new();
+        let inner = Arc::new(Inner { caller, state, elapsed, ambient, brand, routing, own });
         Webhooks { inner: Some(inner), outages: Outages::default(), purpose: Purpose::default() }
     }
 
     /// The same, called for `purpose`; as they are made they are called for conversions.
     pub(crate) fn called_for(&self, purpose: Purpose) -> Webhooks {
         Webhooks { purpose, ..self.clone() }
+    }
+
+    /// Has webhooks at the service of this server itself answered by `own`. It is said once.
+    pub(crate) fn answer_own_service(&self, own: Arc<dyn Caller>) {
+        if let Some(inner) = &self.inner {
+            assert!(inner.own.set(own).is_ok(), "a node has one service of its own");
+        }
     }
 
     /// The webhooks that do not answer.
@@ -226,7 +248,9 @@ impl Webhooks {
         };
         let url = config.url(bounds.states_timeout.then_some(bounds.timeout));
         let shown = config.shown(&url);
-        let at = match inner.place(config) {
+        let own = inner.own_service(config);
+        let place = if own.is_some() { Ok(None) } else { inner.place(config) };
+        let at = match place {
             Ok(at) => at,
             Err(unresolved) => {
                 let reason = unresolved.to_string();
@@ -236,7 +260,7 @@ impl Webhooks {
         let Bounds { timeout, answer_bytes_max, .. } = bounds;
         let authorities = config.authorities();
         let call = Call { purpose: self.purpose, url, at, authorities, document, timeout, answer_bytes_max };
-        let calling = inner.caller.call(call);
+        let calling = own.unwrap_or(&inner.caller).call(call);
         async move {
             match calling.await {
                 Ok(reply) if reply.status == 200 => Ok(reply.body),

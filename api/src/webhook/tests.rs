@@ -119,3 +119,28 @@ fn services_lead_to_their_address_to_an_endpoint_or_say_why_not() {
     let unready = json!({"clusterIP": "10.0.0.9", "ports": [{"name": "http", "port": 80}]});
     assert_eq!(resolved(unready, 80, endpoints), failed("no endpoints available for service \"hook\""));
 }
+
+#[test]
+fn webhooks_at_the_service_of_this_server_are_called_without_a_connection() {
+    let answering = |text: &'static str| Answering::new(move |_| Ok((200, text.to_owned())));
+    let (others, own) = (answering("other"), answering("own"));
+    let (store, ambient) = (MemoryStore::default(), Arc::new(SystemAmbient));
+    let webhooks = Webhooks::new(Arc::new(others.clone()), store, ambient, &ORCH, Routing::ClusterAddress);
+    webhooks.answer_own_service(Arc::new(own.clone()));
+    let post = |service: Value| {
+        let config = ClientConfig::of(&json!({"service": service})).unwrap();
+        webhooks.post(&config, Bytes::from_static(b"{}"), BOUNDS).now_or_never().unwrap()
+    };
+    let path = "/apis/a.example.com/v1/reviews";
+    assert_eq!(post(json!({"namespace": "default", "name": "orch", "path": path})).unwrap(), "own");
+    assert_eq!(own.calls()[0].url.target, format!("{path}?timeout=2s"));
+    for (namespace, name, port) in [("default", "orch", 8443), ("ns", "orch", 443), ("default", "other", 443)]
+    {
+        let answered = post(json!({"namespace": namespace, "name": name, "port": port, "path": path}));
+        assert!(
+            matches!(answered, Err(CallError::Failed { .. })),
+            "{namespace}/{name}:{port}: there is no such service"
+        );
+    }
+    assert_eq!((own.calls().len(), others.calls().len()), (1, 0));
+}

@@ -51,7 +51,8 @@ pub fn recorded(nodes: usize, needs: &[String]) -> cluster::Options {
         "root-ca-certificate-publisher-controller",
         "validatingadmissionpolicy-status-controller",
     ];
-    let mut flags = Vec::new();
+    // Scenarios of aggregation name servers on this machine.
+    let mut flags = vec!["--allow-loopback-aggregation".to_owned()];
     if !has("controllers") {
         loops.push("clusterrole-aggregation-controller");
     }

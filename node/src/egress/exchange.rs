@@ -2,7 +2,7 @@
 //!
 //! Owns the bounds of heads and bodies. A status is returned as it is: a redirect is an answer like any other.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
@@ -23,8 +23,20 @@ pub(super) const ALIVE_EVERY: Duration = Duration::from_secs(20);
 /// See [`ALIVE_EVERY`].
 pub(super) const ALIVE_WITHIN: Duration = Duration::from_secs(5);
 
+/// Greatest age of a connection that takes a new request. Behind it the name is resolved, and the certificate verified, anew: a server
+/// that moved, or lost its trust, is not asked for as long as somebody asks it.
+const AGE_MAX: Duration = Duration::from_secs(600);
+
+/// Whether a connection that was `opened` then takes no new request.
+pub(super) fn is_old(opened: Instant) -> bool {
+    opened.elapsed() >= AGE_MAX
+}
+
 /// An open connection.
-pub(crate) struct Sender(Wire);
+pub(crate) struct Sender {
+    wire: Wire,
+    opened: Instant,
+}
 
 enum Wire {
     /// One request at a time.
@@ -48,6 +60,21 @@ impl From<Unanswered> for EgressError {
 }
 
 impl Sender {
+    fn new(wire: Wire) -> Sender {
+        Sender { wire, opened: Instant::now() }
+    }
+
+    /// Whether it may take a new request.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.is_closed() && !is_old(self.opened)
+    }
+
+    /// The same, as if it had been opened before the greatest age.
+    #[cfg(test)]
+    pub(super) fn aged(self) -> Sender {
+        Sender { opened: self.opened.checked_sub(AGE_MAX).expect("the clock began before"), ..self }
+    }
+
     /// The connection over `stream`, of HTTP/2 where both sides agreed on it. Its task ends with the sender.
     pub(super) async fn over<S>(stream: S, is_http2: bool) -> Result<Sender, hyper::Error>
     where
@@ -60,13 +87,13 @@ impl Sender {
             builder.keep_alive_timeout(ALIVE_WITHIN).max_header_list_size(HEAD_BYTES_MAX);
             let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
             tokio::spawn(connection);
-            return Ok(Sender(Wire::Several(sender)));
+            return Ok(Sender::new(Wire::Several(sender)));
         }
         let mut builder = http1::Builder::new();
         builder.max_buf_size(HEAD_BYTES_MAX as usize);
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
-        Ok(Sender(Wire::One(sender)))
+        Ok(Sender::new(Wire::One(sender)))
     }
 
     /// Sends `request` as it is. The caller bounds the time, and what is read of the answer.
@@ -74,21 +101,21 @@ impl Sender {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, hyper::Error> {
-        match &mut self.0 {
+        match &mut self.wire {
             Wire::One(sender) => sender.send_request(request).await,
             Wire::Several(sender) => sender.send_request(request).await,
         }
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        match &self.0 {
+    fn is_closed(&self) -> bool {
+        match &self.wire {
             Wire::One(sender) => sender.is_closed(),
             Wire::Several(sender) => sender.is_closed(),
         }
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        match &self.0 {
+        match &self.wire {
             Wire::One(sender) => sender.is_ready(),
             Wire::Several(sender) => sender.is_ready(),
         }
@@ -96,15 +123,17 @@ impl Sender {
 
     /// The same connection for another request; `None` where it carries one at a time.
     pub(super) fn shared(&self) -> Option<Sender> {
-        match &self.0 {
+        match &self.wire {
             Wire::One(_) => None,
-            Wire::Several(sender) => Some(Sender(Wire::Several(sender.clone()))),
+            Wire::Several(sender) => {
+                Some(Sender { wire: Wire::Several(sender.clone()), opened: self.opened })
+            }
         }
     }
 
     /// Whether it carries several requests at once.
     pub(super) fn is_shared(&self) -> bool {
-        matches!(self.0, Wire::Several(_))
+        matches!(self.wire, Wire::Several(_))
     }
 
     /// Sends `request` and reads the answer, of at most `answer_bytes_max` of body. The connection is ready for another one
@@ -119,7 +148,7 @@ impl Sender {
         let lost = |reason: String| EgressError::Lost { host: host(), reason };
         let outgoing = http_request(request, authorization, self.is_shared());
         let outgoing = outgoing.map_err(|error| Unanswered::Failed(lost(error.to_string())))?;
-        let response = match &mut self.0 {
+        let response = match &mut self.wire {
             Wire::One(sender) => sender.try_send_request(outgoing).await,
             Wire::Several(sender) => sender.try_send_request(outgoing).await,
         };
@@ -136,7 +165,7 @@ impl Sender {
                 None => lost(error.to_string()),
             })
         })?;
-        if let Wire::One(sender) = &mut self.0 {
+        if let Wire::One(sender) = &mut self.wire {
             // A connection whose body ended may need a moment until it takes the next request; one that fails here is closed.
             let _ = sender.ready().await;
         }

@@ -1,7 +1,7 @@
 //! Connections of a target that are kept for the next request.
 //!
 //! Owns how many, for how long, and which one is used. A connection of HTTP/1.1 carries one request at a time and is taken out;
-//! one of HTTP/2 carries several and stays.
+//! one of HTTP/2 carries several and stays. Neither is used beyond its greatest age ([`Sender`]), however often it is.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ impl Idle {
     /// A connection to `origin` that can carry a request.
     pub(super) fn take(&self, origin: &Origin) -> Option<Sender> {
         let mut kept = self.kept.lock();
-        kept.retain(|own| !own.sender.is_closed() && own.since.elapsed() < IDLE_TIME_MAX);
+        kept.retain(|own| own.sender.is_usable() && own.since.elapsed() < IDLE_TIME_MAX);
         // few: at most `count_max`.
         let at = kept.iter().rposition(|own| own.origin == *origin && own.sender.is_ready())?;
         match kept[at].sender.shared() {
@@ -63,7 +63,7 @@ impl Idle {
 
     fn put(&self, origin: Origin, sender: Sender) {
         let mut kept = self.kept.lock();
-        if kept.len() < self.count_max && !sender.is_closed() {
+        if kept.len() < self.count_max && sender.is_usable() {
             kept.push(Kept { origin, sender, since: Instant::now() });
         }
     }

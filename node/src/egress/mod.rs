@@ -28,6 +28,7 @@ mod trust;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -142,11 +143,18 @@ impl Target {
         dial::dial(self, url).await
     }
 
-    /// Sends `request` over a kept connection or a new one, and reads at most `answer_bytes_max` of its answer's body.
-    async fn ask(&self, request: &Outgoing, answer_bytes_max: usize) -> Result<Reply, EgressError> {
+    /// Sends `request` over a kept connection or a new one, and reads at most `answer_bytes_max` of its answer's body. `has_place`
+    /// is set once the request has a place.
+    async fn ask(
+        &self,
+        request: &Outgoing,
+        answer_bytes_max: usize,
+        has_place: &AtomicBool,
+    ) -> Result<Reply, EgressError> {
         let host = || request.url.host.clone();
         let _known = self.known.try_acquire().map_err(|_| EgressError::Busy { host: host() })?;
         let _place = self.places.acquire().await.map_err(|_| EgressError::Busy { host: host() })?;
+        has_place.store(true, Ordering::Relaxed);
         let origin = Origin::of(&request.url);
         let authorization = self.credentials.header(&request.url.host).await?;
         if let Some(mut sender) = self.idle.take(&origin) {
@@ -173,8 +181,16 @@ impl Target {
     /// The same within the time of `request`.
     async fn ask_in_time(&self, request: &Outgoing, answer_bytes_max: usize) -> Result<Reply, EgressError> {
         let timeout = request.timeout.min(TIMEOUT_MAX);
-        let answered = tokio::time::timeout(timeout, self.ask(request, answer_bytes_max)).await;
-        answered.unwrap_or_else(|_| Err(EgressError::Timeout { host: request.url.host.clone() }))
+        let has_place = AtomicBool::new(false);
+        let answered = tokio::time::timeout(timeout, self.ask(request, answer_bytes_max, &has_place)).await;
+        answered.unwrap_or_else(|_| {
+            let host = request.url.host.clone();
+            // A request that waited for others of this node tells nothing of the server.
+            Err(match has_place.load(Ordering::Relaxed) {
+                true => EgressError::Timeout { host },
+                false => EgressError::Busy { host },
+            })
+        })
     }
 }
 

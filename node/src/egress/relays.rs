@@ -1,11 +1,14 @@
 //! The adapter of [`orch_api::aggregation`]: requests to aggregated servers over TLS, with their answers streamed.
 //!
-//! Owns the connections. A server that speaks HTTP/2 has one that all its requests share; requests that leave HTTP, and those to
+//! Owns the connections. Requests to a server that speaks HTTP/2 share some ([`shared`]); requests that leave HTTP, and those to
 //! servers of HTTP/1.1, have one each, which ends with them. It follows no redirect. Which addresses may be dialled, and who vouches
 //! for a server that an object names, is as for webhooks.
 //!
-//! Invariant: two servers share a connection only if address, name and trust are the same, and none outlives the client's pair.
+//! Invariant: two servers share a connection only if address, name and trust are the same, and no request is sent over one that was
+//! opened with another pair of this client than the newest.
+//! Invariant: no file is read, and no certificate parsed, under the lock.
 
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -19,10 +22,11 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::header::HOST;
 use http::{Request, Response, Uri};
+use http_body_util::BodyExt;
 use hyper::client::conn::{http1, http2};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use orch_api::aggregation::{Relay, Server};
+use orch_api::aggregation::{LongLived, Relay, Server, ServerTrust};
 use orch_api::connect::BackendError;
 use orch_api::egress::{Reach, Scheme, Url};
 use parking_lot::Mutex;
@@ -32,9 +36,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use self::shared::{CONNECTION_WINDOW_BYTES, Carrier, Connections, Place, STREAM_WINDOW_BYTES, Span};
 use super::exchange::{ALIVE_EVERY, ALIVE_WITHIN, HEAD_BYTES_MAX};
-use super::proxy_pair::ProxyPair;
-use super::{Trust, dial};
+use super::proxy_pair::{Pair, ProxyPair};
+use super::{Trust, TrustError, dial};
 use crate::connect::exchange_by;
 
 /// Servers that are kept ready; the one that was asked longest ago goes.
@@ -56,11 +61,19 @@ struct Inner {
 /// A server that was asked.
 struct Known {
     settings: Settings,
-    /// The connection of HTTP/2.
-    shared: Option<http2::SendRequest<Body>>,
+    /// Those of HTTP/2.
+    connections: Connections,
     asked: Instant,
     /// The version of the client's pair that the settings were made of.
     pair: u64,
+}
+
+/// A server as a request finds it.
+struct Found {
+    settings: Settings,
+    /// The version of the client's pair.
+    pair: u64,
+    carrier: Option<Carrier>,
 }
 
 /// TLS settings of a server.
@@ -96,20 +109,30 @@ impl Relay for Relays {
     }
 }
 
+impl Settings {
+    /// Settings for `server`, which is shown `pair`.
+    fn of(server: &ServerTrust, pair: Option<&Pair>) -> Result<Settings, TrustError> {
+        let pair = pair.map(|pair| (pair.0.as_slice(), pair.1.as_slice()));
+        let trust = Trust::of_server(server, pair)?;
+        Ok(Settings { any: trust.with_http2().client(), http1: trust.client() })
+    }
+}
+
 impl Inner {
     async fn pass(&self, server: Server, request: Request<Body>) -> Result<Response<Body>, BackendError> {
         self.pair.look().await;
         let leaves_http = request.extensions().get::<OnUpgrade>().is_some();
-        let (settings, shared) = self.known(&server)?;
+        let span = match request.extensions().get::<LongLived>() {
+            Some(LongLived) => Span::Long,
+            None => Span::Short,
+        };
+        let Found { settings, pair, carrier } = self.known(&server, span).await?;
         let mut request = request;
-        if let Some(sender) = shared.filter(|_| !leaves_http) {
+        if let Some((sender, place)) = carrier.filter(|_| !leaves_http) {
             match over_http2(sender, &server, request).await {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => return Ok(keeping(answer, place)),
                 // The connection had ended before the request was sent.
-                Err(Unsent::Request(unsent)) => {
-                    request = *unsent;
-                    self.forget_connection(&server);
-                }
+                Err(Unsent::Request(unsent)) => request = *unsent,
                 Err(Unsent::Nothing(error)) => return Err(error),
             }
         }
@@ -124,50 +147,56 @@ impl Inner {
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.timer(TokioTimer::new()).keep_alive_interval(ALIVE_EVERY);
         builder.keep_alive_timeout(ALIVE_WITHIN).max_header_list_size(HEAD_BYTES_MAX);
+        builder.initial_stream_window_size(STREAM_WINDOW_BYTES);
+        builder.initial_connection_window_size(CONNECTION_WINDOW_BYTES);
         let lost = |error: hyper::Error| BackendError::Lost(error.to_string());
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(lost)?;
         // Its errors show at the requests that it carries.
         tokio::spawn(connection);
-        self.share(&server, &sender);
-        let answered = over_http2(sender, &server, request).await;
-        answered.map_err(|unsent| match unsent {
-            Unsent::Request(_) => BackendError::Lost("the connection ended".to_owned()),
-            Unsent::Nothing(error) => error,
-        })
+        let place = self.share((&server, pair), &sender, span);
+        match over_http2(sender, &server, request).await {
+            Ok(answer) => Ok(keeping(answer, place)),
+            Err(Unsent::Request(_)) => Err(BackendError::Lost("the connection ended".to_owned())),
+            Err(Unsent::Nothing(error)) => Err(error),
+        }
     }
 
-    /// The settings of `server`, made where there are none, and its connection of HTTP/2, if it has one.
-    fn known(&self, server: &Server) -> Result<(Settings, Option<http2::SendRequest<Body>>), BackendError> {
+    /// The settings of `server`, made where there are none, and a connection of HTTP/2 that has a place for a request.
+    async fn known(&self, server: &Server, span: Span) -> Result<Found, BackendError> {
         let (version, pair) = self.pair.current();
-        let mut servers = self.servers.lock();
-        if let Some(known) = servers.get_mut(server).filter(|known| known.pair == version) {
+        if let Some(known) = self.servers.lock().get_mut(server).filter(|known| known.pair == version) {
             known.asked = Instant::now();
-            let shared = known.shared.clone().filter(|sender| !sender.is_closed());
-            return Ok((known.settings.clone(), shared));
+            let carrier = known.connections.take(span);
+            return Ok(Found { settings: known.settings.clone(), pair: version, carrier });
         }
-        let pair = pair.as_ref().map(|pair| (pair.0.as_slice(), pair.1.as_slice()));
-        let trust = Trust::of_server(&server.trust, pair)
-            .map_err(|error| BackendError::Dial(format!("tls: {}", orch_serving::Causes(&error))))?;
-        let settings = Settings { any: trust.with_http2().client(), http1: trust.client() };
-        if servers.len() >= SERVERS_MAX {
-            let oldest =
-                servers.iter().min_by_key(|(_, known)| known.asked).map(|(server, _)| server.clone());
-            oldest.and_then(|oldest| servers.remove(&oldest));
+        // The machine's authorities are a file of some hundred certificates.
+        let trust = server.trust.clone();
+        let made = tokio::task::spawn_blocking(move || Settings::of(&trust, pair.as_ref())).await;
+        let settings = made.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        let settings =
+            settings.map_err(|error| BackendError::Dial(format!("tls: {}", orch_serving::Causes(&error))))?;
+        let mut servers = self.servers.lock();
+        // Another request may have made them meanwhile.
+        if servers.get(server).is_none_or(|known| known.pair < version) {
+            if servers.len() >= SERVERS_MAX {
+                let oldest =
+                    servers.iter().min_by_key(|(_, known)| known.asked).map(|(server, _)| server.clone());
+                oldest.and_then(|oldest| servers.remove(&oldest));
+            }
+            let (settings, connections) = (settings.clone(), Connections::default());
+            let known = Known { settings, connections, asked: Instant::now(), pair: version };
+            servers.insert(server.clone(), known);
         }
-        let known = Known { settings: settings.clone(), shared: None, asked: Instant::now(), pair: version };
-        servers.insert(server.clone(), known);
-        Ok((settings, None))
+        Ok(Found { settings, pair: version, carrier: None })
     }
 
-    fn share(&self, server: &Server, sender: &http2::SendRequest<Body>) {
-        if let Some(known) = self.servers.lock().get_mut(server) {
-            known.shared = Some(sender.clone());
-        }
-    }
-
-    fn forget_connection(&self, server: &Server) {
-        if let Some(known) = self.servers.lock().get_mut(server) {
-            known.shared = None;
+    /// Has other requests to `server` use a connection that was opened with the client's pair of this version, if that is still the
+    /// newest one. The result is the place of the first request.
+    fn share(&self, (server, pair): (&Server, u64), sender: &http2::SendRequest<Body>, span: Span) -> Place {
+        let mut servers = self.servers.lock();
+        match servers.get_mut(server).filter(|known| known.pair == pair) {
+            Some(known) => known.connections.keep(sender, span),
+            None => shared::unkept(),
         }
     }
 
@@ -191,6 +220,17 @@ impl Inner {
         let shaken = shaken.map_err(|_| failed("no handshake in time".to_owned()))?;
         shaken.map_err(|error| failed(error.to_string()))
     }
+}
+
+/// `answer`, which has `place` until it has ended.
+fn keeping(answer: Response<Body>, place: Place) -> Response<Body> {
+    answer.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            // Moved into the body, and dropped with it.
+            let _ = &place;
+            frame
+        }))
+    })
 }
 
 /// The reason why a request has no answer.

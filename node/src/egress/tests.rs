@@ -251,6 +251,33 @@ async fn requests_beyond_the_places_are_refused_at_once() {
     assert!(matches!(refused, EgressError::Busy { .. }), "{refused}");
 }
 
+#[tokio::test]
+async fn a_request_whose_time_ends_before_it_has_a_place_tells_nothing_of_the_server() {
+    let server = Hostile::start(Answer::Stalled("")).await;
+    let target = Arc::new(server.target());
+    let request = || Outgoing { timeout: Duration::from_millis(50), ..server.request() };
+    let late = target.send(request()).await.unwrap_err();
+    assert!(matches!(late, EgressError::Timeout { .. }), "{late}");
+    let _all = target.places.try_acquire_many(u32::try_from(REQUESTS_MAX).unwrap()).unwrap();
+    let waited = target.send(request()).await.unwrap_err();
+    assert!(matches!(waited, EgressError::Busy { .. }), "{waited}");
+}
+
+#[tokio::test]
+async fn a_connection_beyond_its_greatest_age_takes_no_request() {
+    let server = Hostile::start(ok("x")).await;
+    let target = server.target();
+    let origin = Origin::of(&server.request().url);
+    target.send(server.request()).await.unwrap();
+    target.send(server.request()).await.unwrap();
+    let before = server.connections.load(Ordering::SeqCst);
+    let sender = target.idle.take(&origin).unwrap();
+    target.idle.keep(origin.clone(), sender.aged());
+    assert!(target.idle.take(&origin).is_none());
+    target.send(server.request()).await.unwrap();
+    assert_eq!(server.connections.load(Ordering::SeqCst), before + 1);
+}
+
 struct Files {
     directory: tempfile::TempDir,
 }

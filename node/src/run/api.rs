@@ -70,8 +70,8 @@ impl Api {
             plan.features,
             gate.clone(),
         );
-        pipeline.call_webhooks(plan.webhooks.start(handle.clone(), pipeline.ambient.clone(), brand));
         pipeline.aggregation = plan.webhooks.aggregation();
+        pipeline.call_webhooks(plan.webhooks.start(handle.clone(), pipeline.ambient.clone(), brand));
         let maker = NamespaceMaker::default();
         pipeline.admission = admission(plan, &pipeline.ambient, &maker, &pipeline.webhooks);
         pipeline.watch_batch_delay = plan.watch_batch_delay;

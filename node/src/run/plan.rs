@@ -217,7 +217,7 @@ impl Resolved {
             clients: ClientLimits::of(&shared.clients),
             audit: Audit::plan(&shared.audit)?,
             connector: super::connect::connector(&shared.connect)?,
-            webhooks: WebhookPlan::of(&shared.webhooks, &hook_files)?,
+            webhooks: WebhookPlan::of(&shared.webhooks, &hook_files, self.strictness)?,
         })
     }
 }

@@ -12,24 +12,33 @@ use orch_raft::Store;
 
 use super::error::RunError;
 use crate::access::admission::HookFiles;
+use crate::access::authorization::Strictness;
 use crate::cli::WebhookArgs;
 use crate::egress::{HookUsers, Hooks, ProxyPair, Relays};
 
 /// How this node calls webhooks.
 #[derive(Clone, Debug)]
 pub struct WebhookPlan {
+    /// Of webhooks.
     reach: Reach,
+    /// Of aggregated servers, which are sent any request of users, with the certificate that names this server.
+    relayed: Reach,
     routing: Routing,
     pair: ProxyPair,
     users: HookUsers,
 }
 
 impl WebhookPlan {
-    /// The plan of these flags, and of the client configurations `files` of the plugins.
+    /// The plan of these flags, and of the client configurations `files` of the plugins. A node for development reaches aggregated
+    /// servers on its machine.
     ///
     /// # Errors
     /// One of two flags is missing, or a file that they name cannot be used.
-    pub(super) fn of(arguments: &WebhookArgs, files: &HookFiles) -> Result<WebhookPlan, RunError> {
+    pub(super) fn of(
+        arguments: &WebhookArgs,
+        files: &HookFiles,
+        strictness: Strictness,
+    ) -> Result<WebhookPlan, RunError> {
         let routing = match arguments.enable_aggregator_routing {
             true => Routing::Endpoints,
             false => Routing::ClusterAddress,
@@ -45,7 +54,15 @@ impl WebhookPlan {
         let pair = ProxyPair::read(pair).map_err(RunError::ProxyPair)?;
         let users = HookUsers::read(files.mutating.as_deref(), files.validating.as_deref());
         let users = users.map_err(RunError::HookUsers)?;
-        Ok(WebhookPlan { reach: Reach::of_objects(!arguments.deny_loopback_webhooks), routing, pair, users })
+        let is_denied = arguments.deny_loopback_webhooks;
+        let is_relayed = arguments.allow_loopback_aggregation || strictness == Strictness::Dev;
+        Ok(WebhookPlan {
+            reach: Reach::of_objects(!is_denied),
+            relayed: Reach::of_objects(is_relayed && !is_denied),
+            routing,
+            pair,
+            users,
+        })
     }
 
     /// The webhooks of a node over `store`.
@@ -61,7 +78,38 @@ impl WebhookPlan {
 
     /// The aggregated servers of a node.
     pub(super) fn aggregation(&self) -> Aggregation {
-        let relays = Arc::new(Relays::new(self.reach.clone(), self.pair.clone()));
+        let relays = Arc::new(Relays::new(self.relayed.clone(), self.pair.clone()));
         Aggregation::none(Builder::default()).through(relays, self.routing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Only {
+        #[command(flatten)]
+        webhooks: WebhookArgs,
+    }
+
+    #[test]
+    fn aggregated_servers_on_this_machine_are_reached_by_choice() {
+        const ALLOW: &str = "--allow-loopback-aggregation";
+        for (flags, strictness, hooks, relays) in [
+            (&[][..], Strictness::Serve, true, false),
+            (&[ALLOW], Strictness::Serve, true, true),
+            (&[], Strictness::Dev, true, true),
+            (&["--deny-loopback-webhooks"], Strictness::Serve, false, false),
+            (&["--deny-loopback-webhooks"], Strictness::Dev, false, false),
+        ] {
+            let flags: Vec<&str> = std::iter::once("orch").chain(flags.iter().copied()).collect();
+            let plan = WebhookPlan::of(&Only::parse_from(&flags).webhooks, strictness).unwrap();
+            let expected = (Reach::of_objects(hooks), Reach::of_objects(relays));
+            assert_eq!((plan.reach, plan.relayed), expected, "{flags:?} {strictness:?}");
+        }
+        assert!(Only::try_parse_from(["orch", ALLOW, "--deny-loopback-webhooks"]).is_err());
     }
 }

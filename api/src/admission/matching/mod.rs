@@ -12,7 +12,7 @@ mod versions;
 mod write;
 
 pub(super) use self::asked::Asked;
-pub(super) use self::rules::{Match, Version};
+pub(super) use self::rules::{Match, Version, labels_of};
 pub(super) use self::target::Target;
 pub(super) use self::versions::{Converted, Names, back, converted, shown_in, stored_in};
 pub(super) use self::write::{Objects, Param, Write};

@@ -229,9 +229,10 @@ impl Match {
 }
 
 /// Labels of a tree.
-struct TreeLabels<'a>(Option<&'a Map>);
+pub(in crate::admission) struct TreeLabels<'a>(Option<&'a Map>);
 
-fn labels_of(object: &Value) -> TreeLabels<'_> {
+/// The labels of `object`.
+pub(in crate::admission) fn labels_of(object: &Value) -> TreeLabels<'_> {
     TreeLabels(object.at("metadata").at("labels").as_object())
 }
 

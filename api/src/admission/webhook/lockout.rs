@@ -18,11 +18,12 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::prepared::Webhook;
-use crate::admission::matching::Asked;
+use crate::admission::matching::{Asked, labels_of};
 use crate::admission::{Attributes, Operation, View};
 use crate::ambient::Timestamp;
 use crate::authn::User;
 use crate::authn::service_account_name::{self, ServiceAccountName};
+use crate::selector::StoredLabels;
 
 /// Writes that pass beside a dead webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +32,9 @@ pub(super) enum Passage {
     NodeLease,
     /// Elections of the cluster's loops. Without a leader nothing makes the webhook's own pods again.
     LeaderLease,
-    /// What the service of the webhook needs to come back: it may be the webhook that stops its own pods. Users who may edit in the
-    /// namespace of the service gain nothing that they do directly; the pods of a workload of theirs pass where the service selects
-    /// them. Such users could as well replace the webhook's own program or its certificate.
+    /// Writes that bring the pods of the webhook's own service back: the webhook may be what stops them. A user who may edit in the
+    /// namespace of the service gains nothing directly; the pods of a workload of theirs pass where the service selects
+    /// them. Such a user could as well replace the webhook's own program or its certificate.
     OwnService,
     /// Deletions by the loops that clean up: they change nothing that remains.
     CleanUp,
@@ -73,6 +74,10 @@ const SECRETS: &str = "secrets";
 const SERVICES: &str = "services";
 const ENDPOINTS: &str = "endpoints";
 const SLICES: &str = "endpointslices.discovery";
+const ACCOUNTS: &str = "serviceaccounts";
+const NODES: &str = "nodes";
+/// The collection through which the pod is bound that a body names.
+const BINDINGS: &str = "bindings";
 /// Programs of the control plane that have a name of the system, behind the brand's prefix.
 const PROGRAMS: [&str; 2] = ["controller-manager", "scheduler"];
 /// The program of a cloud, which has no prefix.
@@ -179,23 +184,28 @@ fn is_clean_up(attributes: &Attributes<'_>) -> bool {
     attributes.operation == Operation::Delete && is_cleaner
 }
 
-/// Whether the write is one by which the service `(namespace, name)` comes back: the control plane makes its pods and endpoints, and the
-/// accounts of its namespace, one of which is the webhook's, renew certificates and elections. Other users, and whoever may edit the
-/// service itself, are not behind such writes.
+/// Whether the write is one by which the service `(namespace, name)` comes back. The control plane makes its pods, binds them and
+/// writes its endpoints; nodes write their own status, start the pods and write theirs; the accounts of its namespace, one of which is
+/// the webhook's, renew certificates and elections. Other users, and whoever may edit the service itself, are not behind such writes.
 fn is_of_service(
     asked: &Asked<'_>,
     object: Option<&Value>,
-    (namespace, name): (&str, &str),
+    service @ (namespace, name): (&str, &str),
     view: &View,
 ) -> bool {
     let attributes = asked.attributes;
+    // Documents of sub-resources have a name of their own behind that of the resource.
+    let stored = attributes.resource.storage.split('/').next().unwrap_or_default();
+    if stored == NODES {
+        return is_node_that_returns(asked);
+    }
     if asked.namespace != namespace || attributes.operation == Operation::Connect {
         return false;
     }
-    let account = service_account_name::parse(&attributes.user.name);
-    let is_own_account = account.is_some_and(|account| account.namespace == namespace);
+    let is_own_account = service_account_name::parse(&attributes.user.name)
+        .is_some_and(|account| account.namespace == namespace && asked.subresource.is_empty());
     let is_kept = attributes.operation != Operation::Delete;
-    match &*attributes.resource.storage {
+    match stored {
         ENDPOINTS => asked.name == name && is_of_control_plane(attributes),
         SLICES => {
             let label = attributes.brand.label("service-name");
@@ -203,12 +213,11 @@ fn is_of_service(
             let mut slices = object.into_iter().chain(attributes.old).peekable();
             is_of_control_plane(attributes) && slices.peek().is_some() && slices.all(names)
         }
-        PODS => {
-            let is_create = asked.subresource.is_empty() && attributes.operation == Operation::Create;
-            let is_nodes = !is_create && attributes.user.node_name().is_some();
-            (is_nodes || is_of_control_plane(attributes))
-                && is_of_pods(asked, object, (namespace, name), view)
+        PODS | BINDINGS => {
+            let is_nodes = !is_new_pod(asked) && attributes.user.node_name().is_some();
+            (is_nodes || is_of_control_plane(attributes)) && is_of_pods(asked, object, service, view)
         }
+        ACCOUNTS => is_token_of_pod(asked, object, service, view),
         // For its certificate. The server fills secrets of tokens, for any account of the namespace.
         SECRETS => {
             let kind = attributes.brand.label("service-account-token");
@@ -221,31 +230,57 @@ fn is_of_service(
     }
 }
 
-/// Whether the pod of the write is one that the service `(namespace, name)` selects.
-fn is_of_pods(
-    asked: &Asked<'_>,
-    object: Option<&Value>,
-    (namespace, name): (&str, &str),
-    view: &View,
-) -> bool {
-    let service = view.find(SERVICES, namespace, name);
-    let selector = service.as_ref().map(|service| service.at("spec").entries("selector"));
-    selector.is_some_and(|selector| !selector.is_empty() && is_selected(asked, object, &selector, view))
+/// Whether a node writes its own status, or the control plane its taints: pods are bound to no node that is taken for lost.
+fn is_node_that_returns(asked: &Asked<'_>) -> bool {
+    let attributes = asked.attributes;
+    let is_itself = attributes.user.node_name().is_some_and(|node| node == asked.name);
+    attributes.operation == Operation::Update
+        && match asked.subresource {
+            "status" => is_itself || is_of_control_plane(attributes),
+            "" => is_of_control_plane(attributes),
+            _ => false,
+        }
 }
 
-/// Whether the pod of the write has the labels of `selector`.
-fn is_selected(asked: &Asked<'_>, object: Option<&Value>, selector: &[(&str, &Value)], view: &View) -> bool {
-    if asked.subresource.is_empty() && asked.attributes.operation == Operation::Create {
-        let labels = object.map(|object| object.at("metadata").at("labels"));
-        return labels.is_some_and(|labels| {
-            selector.iter().all(|(key, value)| labels.text(key) == value.as_str().unwrap_or_default())
-        });
+/// Whether the write makes a pod.
+fn is_new_pod(asked: &Asked<'_>) -> bool {
+    *asked.attributes.resource.storage == *PODS
+        && asked.subresource.is_empty()
+        && asked.attributes.operation == Operation::Create
+}
+
+/// Whether a node asks for a token of a pod of `service`: the pod does not start without.
+fn is_token_of_pod(asked: &Asked<'_>, object: Option<&Value>, service: (&str, &str), view: &View) -> bool {
+    let bound = object.map(|request| request.at("spec").at("boundObjectRef"));
+    let pod = bound.filter(|bound| bound.text("kind") == "Pod").map(|bound| bound.text("name"));
+    asked.subresource == "token"
+        && asked.attributes.user.node_name().is_some()
+        && pod.is_some_and(|pod| selects_stored(service, pod, view))
+}
+
+/// Whether the pod of the write is one that `service` selects. Of a pod that is stored its own labels count: a binding or an eviction
+/// has none, and an update could bring them.
+fn is_of_pods(asked: &Asked<'_>, object: Option<&Value>, service: (&str, &str), view: &View) -> bool {
+    match is_new_pod(asked) {
+        true => object.is_some_and(|object| selects(service, &labels_of(object), view)),
+        false => selects_stored(service, asked.name, view),
     }
-    // Of a pod that is stored its own labels count: a binding or an eviction has none, and an update could bring them.
-    let key = Key::new(&PODS.into(), asked.namespace, asked.name).ok();
+}
+
+/// Whether the service `(namespace, _)` selects the pod that is stored there as `pod`.
+fn selects_stored(service @ (namespace, _): (&str, &str), pod: &str, view: &View) -> bool {
+    let key = Key::new(&PODS.into(), namespace, pod).ok();
     let stored = key.and_then(|key| view.applied().state.object(&key).cloned());
-    stored.is_some_and(|stored| {
-        let labels = crate::selector::StoredLabels::of(&stored);
-        selector.iter().all(|(key, value)| labels.find(key) == value.as_str())
+    stored.is_some_and(|stored| selects(service, &StoredLabels::of(&stored), view))
+}
+
+/// Whether the service `(namespace, name)` selects pods with `labels`.
+fn selects((namespace, name): (&str, &str), labels: &impl LabelSet, view: &View) -> bool {
+    let service = view.find(SERVICES, namespace, name);
+    let selector = service.as_ref().map(|service| service.at("spec").entries("selector"));
+    selector.is_some_and(|selector| {
+        let is_met =
+            |(key, value): &(&str, &Value)| labels.find(key).is_some_and(|own| Some(own) == value.as_str());
+        !selector.is_empty() && selector.iter().all(is_met)
     })
 }

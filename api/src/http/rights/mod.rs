@@ -9,6 +9,7 @@
 
 mod ledger;
 mod question;
+mod relayed;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,7 @@ use crate::pipeline::{Pipeline, Request};
 use crate::watch::Ending;
 
 pub(super) use self::ledger::{Ledger, Right};
+pub(super) use self::relayed::RelayedRight;
 
 /// Longest time that a watch outlives its right: the interval of bookmarks. A decision takes microseconds.
 const ASK_EVERY: Duration = Duration::from_secs(60);

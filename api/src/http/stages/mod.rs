@@ -109,7 +109,7 @@ impl<S: Store> Api<S> {
     ) -> Result<Response<Body>, ApiError> {
         let resolved = authenticated.resolve_resource(info);
         let mut under_way = self.measure_begin(resolved.arrived(), info, resolved.route().endpoint());
-        self.keep_credential(&resolved);
+        self.keep_credential(&resolved, info.verb);
         let authorized = self.authorize_resource(resolved).await?;
         if authorized.arrived().measured().get().is_none() {
             // Only the newest definitions lead there.
@@ -136,8 +136,9 @@ impl<S: Store> Api<S> {
             TargetPath::Other | TargetPath::Malformed => None,
         };
         let verb = arrived.method.as_str().to_ascii_lowercase();
-        let authorized =
-            self.authorize_remote(authenticated.resolve_remote(info.as_ref(), &verb, remote)).await?;
+        let resolved = authenticated.resolve_remote(info.as_ref(), &verb, remote);
+        self.keep_credential(&resolved, info.as_ref().and_then(|info| info.verb));
+        let authorized = self.authorize_remote(resolved).await?;
         self.relay(&authorized, upload).await
     }
 

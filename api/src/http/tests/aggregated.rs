@@ -1,24 +1,29 @@
 //! Groups and versions that another server answers, with servers that write down what they get.
 
+use std::time::Duration;
+
 use axum::body::Body;
-use futures::FutureExt;
+use bytes::Bytes;
 use futures::future::{BoxFuture, ready};
+use futures::{FutureExt, StreamExt};
 use http::{Method, Request, Response};
 use parking_lot::Mutex;
 
 use super::audits::{MemorySink, auditor};
 use super::*;
 use crate::aggregation::described::Description;
-use crate::aggregation::{Aggregation, Relay, Server as Target, ServerTrust};
+use crate::aggregation::{Aggregation, OwnService, Relay, Server as Target, ServerTrust};
 use crate::connect::BackendError;
+use crate::egress::{EgressError, Url};
 use crate::flow::Options;
-use crate::webhook::Routing;
+use crate::http::Lasting;
+use crate::registry::Handle;
+use crate::webhook::{Call, Caller, Routing};
 
 const API_SERVICES: &str = "/apis/apiregistration.orch.io/v1/apiservices";
 const THINGS: &str = "/apis/a.example.com/v1/things";
 
 /// A server that answers every request alike.
-#[derive(Debug)]
 struct Scripted {
     /// Requests: method, target, and the headers whose names begin as given.
     seen: Mutex<Vec<String>>,
@@ -26,6 +31,12 @@ struct Scripted {
     code: u16,
     headers: Vec<(&'static str, &'static str)>,
     fails: bool,
+    /// The body of the answer does not end.
+    is_endless: bool,
+    /// `Via` of the requests.
+    hops: Mutex<Vec<String>>,
+    /// The ends of connections that leave HTTP.
+    ends: Mutex<Vec<BoxFuture<'static, ()>>>,
 }
 
 impl Default for Scripted {
@@ -36,7 +47,16 @@ impl Default for Scripted {
             code: 200,
             headers: vec![],
             fails: false,
+            is_endless: false,
+            hops: Mutex::default(),
+            ends: Mutex::default(),
         }
+    }
+}
+
+impl std::fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scripted").field("seen", &self.seen).finish_non_exhaustive()
     }
 }
 
@@ -49,7 +69,7 @@ impl Relay for Scripted {
         let mut told: Vec<String> = request
             .headers()
             .iter()
-            .filter(|(name, _)| !["audit-id", "x-forwarded-for"].contains(&name.as_str()))
+            .filter(|(name, _)| !["audit-id", "x-forwarded-for", "via"].contains(&name.as_str()))
             .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
             .collect();
         told.sort();
@@ -62,7 +82,17 @@ impl Relay for Scripted {
         for (name, value) in &self.headers {
             answer = answer.header(*name, *value);
         }
-        ready(Ok(answer.body(Body::from("text")).unwrap())).boxed()
+        let hops = request.headers().get_all("via").iter().map(|via| via.to_str().unwrap().to_owned());
+        self.hops.lock().extend(hops);
+        self.ends.lock().extend(request.extensions().get::<Lasting>().and_then(Lasting::take_end));
+        let body = match self.is_endless {
+            false => Body::from("text"),
+            true => {
+                let first = futures::stream::once(async { Ok::<_, std::io::Error>(Bytes::from("text")) });
+                Body::from_stream(first.chain(futures::stream::pending()))
+            }
+        };
+        ready(Ok(answer.body(body).unwrap())).boxed()
     }
 }
 
@@ -109,6 +139,9 @@ async fn a_request_is_passed_on_under_the_identity_of_its_user() {
         ("impersonate-extra-team", "blue"),
         ("x-remote-user", "mallory"),
         ("x-remote-extra-fake", "x"),
+        ("impersonate_user", "admin"),
+        ("x-http-method-override", "DELETE"),
+        ("x_original_url", "/apis/a.example.com/v1/others"),
         ("connection", "x-of-connection"),
         ("x-of-connection", "y"),
     ];
@@ -239,6 +272,63 @@ async fn authorization_audit_and_flow_control_see_what_the_server_is_asked() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_that_comes_back_goes_round_no_more() {
+    let (server, scripted, aggregation) = server(Scripted::default(), "True").await;
+    let via = [("via", "1.1 other")];
+    assert_eq!(server.send(Method::GET, THINGS, &via, Body::empty()).await.code, StatusCode::OK);
+    let own = format!("1.1 {}", aggregation.hop(|| unreachable!("it has a name")));
+    assert_eq!(*scripted.hops.lock(), ["1.1 other".to_owned(), own.clone()]);
+    for via in [own.clone(), format!("1.1 other, {own}"), format!("1.0 x,{own} (c)")] {
+        let headers = [("via", via.as_str())];
+        let answered = server.send(Method::GET, THINGS, &headers, Body::empty()).await;
+        assert_eq!(answered.code, StatusCode::LOOP_DETECTED, "{via}");
+    }
+    assert_eq!(scripted.seen.lock().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_another_server_ends_with_the_right_to_it() {
+    let endless = Scripted { is_endless: true, ..Scripted::default() };
+    let (server, _, _) = server(endless, "True").await;
+    let_zoe_get_things(&server).await;
+    let watching =
+        json!({"rules": [{"verbs": ["watch"], "apiGroups": ["a.example.com"], "resources": ["things"]}]});
+    let rbac = "/apis/rbac.authorization.orch.io/v1";
+    assert_eq!(server.merge(&format!("{rbac}/clusterroles/r"), watching).await.code, StatusCode::OK);
+    let (path, zoe) = (format!("{THINGS}?watch=true"), [("impersonate-user", "zoe")]);
+    let answer = server.open(Method::GET, &path, &zoe, Body::empty()).await;
+    assert_eq!(answer.status(), StatusCode::OK);
+    let mut body = Box::pin(answer.into_body().collect());
+    let early = tokio::time::timeout(Duration::from_secs(600), &mut body).await;
+    assert!(early.is_err(), "it goes on while the right is there");
+    assert_eq!(server.delete(&format!("{rbac}/clusterrolebindings/b")).await.code, StatusCode::OK);
+    let ended = tokio::time::timeout(Duration::from_secs(61), body).await.unwrap();
+    assert_eq!(ended.unwrap().to_bytes(), "text");
+    let refused = server.open(Method::GET, &path, &zoe, Body::empty()).await;
+    assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_left_http_ends_with_the_right_to_it() {
+    let (server, scripted, _) = server(Scripted::default(), "True").await;
+    let_zoe_get_things(&server).await;
+    let watching = json!({"rules": [{"verbs": ["watch", "list"], "apiGroups": ["a.example.com"], "resources": ["things"]}]});
+    let rbac = "/apis/rbac.authorization.orch.io/v1";
+    assert_eq!(server.merge(&format!("{rbac}/clusterroles/r"), watching).await.code, StatusCode::OK);
+    let headers = [("impersonate-user", "zoe"), ("connection", "upgrade"), ("upgrade", "websocket")];
+    let ends = async |path: &str| {
+        server.send(Method::GET, path, &headers, Body::empty()).await;
+        scripted.ends.lock().pop()
+    };
+    assert!(ends(THINGS).await.is_none(), "no watch");
+    let mut end = ends(&format!("{THINGS}?watch=true")).await.unwrap();
+    let early = tokio::time::timeout(Duration::from_secs(600), &mut end).await;
+    assert!(early.is_err(), "it goes on while the right is there");
+    assert_eq!(server.delete(&format!("{rbac}/clusterrolebindings/b")).await.code, StatusCode::OK);
+    tokio::time::timeout(Duration::from_secs(61), end).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_built_in_group_is_never_given_away() {
     let (server, scripted, aggregation) = server(Scripted::default(), "True").await;
@@ -362,4 +452,45 @@ async fn documents_of_version_2_are_merged_and_those_of_version_3_made_of_them()
     assert_eq!(scripted.seen.lock().len(), 0, "no server is asked by a reader");
     aggregation.descriptions().set_openapi(&"v1.a.example.com".into(), Some(url.clone()));
     assert_eq!(server.get(&url).await.text, "text", "its own counts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_at_this_servers_own_service_is_a_collection_of_an_aggregated_group() {
+    let (server, scripted, aggregation) = server(Scripted::default(), "True").await;
+    let served = Handle::new(Registry::builtin(&ORCH));
+    let own = OwnService::new(aggregation, server.store.clone(), served, server.clock.clone());
+    let call = async |target: &str, answer_bytes_max: usize| {
+        let url = Url::parse(&format!("https://orch.default.svc{target}")).unwrap();
+        let (document, timeout) = (Bytes::from_static(b"{}"), Duration::from_secs(5));
+        own.call(Call { url, at: None, authorities: None, document, timeout, answer_bytes_max }).await
+    };
+    let reply = call(&format!("{THINGS}?timeout=5s"), 4).await.unwrap();
+    assert_eq!((reply.status, &*reply.body), (200, b"text".as_slice()));
+    let seen = scripted.seen.lock().pop().unwrap();
+    assert_eq!(
+        seen,
+        format!(
+            "POST {THINGS}?timeout=5s accept: application/json, content-length: 2, content-type: application/json, \
+             host: things.example.com:8443, user-agent: orch/{}, x-remote-group: system:authenticated, \
+             x-remote-group: system:masters, x-remote-user: system:apiserver",
+            env!("CARGO_PKG_VERSION")
+        )
+    );
+    let large = call(THINGS, 3).await;
+    assert!(matches!(large, Err(EgressError::TooLarge { .. })), "{large:?}");
+    scripted.seen.lock().clear();
+    for path in [
+        "/api/v1/namespaces",
+        "/apis/apps/v1/deployments",
+        "/apis/b.example.com/v1/things",
+        "/apis/a.example.com/v1",
+        "/apis/a.example.com/v1/namespaces/ns/things",
+        "/apis/a.example.com/v1/things/x",
+        "/apis/a.example.com/v1/things/x/proxy",
+        "/healthz",
+    ] {
+        let answered = call(path, 4).await;
+        assert!(matches!(answered, Err(EgressError::Unreachable { .. })), "{path}: {answered:?}");
+    }
+    assert_eq!(scripted.seen.lock().len(), 0);
 }

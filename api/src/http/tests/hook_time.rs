@@ -101,3 +101,22 @@ async fn a_body_that_comes_slowly_leaves_less_time_to_the_call_and_none_more_to_
         assert_eq!(server.get(&format!("{MAPS}/m")).await.code, StatusCode::NOT_FOUND);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_missed_its_own_time_is_asked_with_it_again() {
+    let (server, slow) = server("Fail").await;
+    let patch = json!([{"op": "add", "path": "/webhooks/0/timeoutSeconds", "value": 4}]);
+    let headers = [("content-type", "application/json-patch+json")];
+    let path = format!("{CONFIGURATIONS}/slow");
+    let patched = server.send(Method::PATCH, &path, &headers, Body::from(patch.to_string())).await;
+    assert_eq!(patched.code, StatusCode::OK, "{}", patched.text);
+    let post = async || {
+        server.send(Method::POST, MAPS, &[], Body::from(map("m", "v").to_string())).await.code.as_u16()
+    };
+    for _ in 0..4 {
+        assert_eq!(post().await, 500);
+    }
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!((post().await, post().await), (500, 500));
+    assert_eq!(*slow.given_ms.lock(), [4000, 4000, 4000, 1000, 4000, 1000]);
+}

@@ -7,12 +7,17 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::*;
 use crate::admission::{Chain, NamespaceMaker, PluginSelection, Settings};
+use crate::authn::service_account::testing::{accounts, elliptic};
+use crate::authn::{AnonymousAccess, Authenticator, TokenTable};
 use crate::egress::EgressError;
+use crate::gate::Gate;
 use crate::webhook::testing::{Answer, Answering};
 use crate::webhook::{Call, Routing, Webhooks};
 
 const MUTATING: &str = "/apis/admissionregistration.orch.io/v1/mutatingwebhookconfigurations";
 const VALIDATING: &str = "/apis/admissionregistration.orch.io/v1/validatingwebhookconfigurations";
+
+const ACCOUNTS: &str = "/api/v1/namespaces/ns/serviceaccounts";
 
 /// The request of a call's review.
 fn request(call: &Call) -> Value {
@@ -403,6 +408,110 @@ async fn the_pods_of_a_dead_webhook_come_back_where_its_configuration_says_so() 
         async |app: &str| server.send_as(&replicas, Method::PATCH, &path, MERGE, &labels(app)).await.code;
     assert_eq!(patch("other").await, 200);
     assert_eq!(patch("hook").await, 500);
+}
+
+/// Makes objects, each under the path of its collection, while the dead webhook is bypassed.
+async fn make_bypassed(server: &Server, objects: impl IntoIterator<Item = (String, Value)>) {
+    let bypass = async |seconds: u64| {
+        let time = Timestamp(server.ambient.now().0 + seconds * 1_000_000).seconds_text();
+        let until = json!({"metadata": {"annotations": {"lockout.admission.orch.io/bypass-until": time}}});
+        server.merge(&format!("{VALIDATING}/v"), until).await.object();
+    };
+    bypass(60).await;
+    for (path, object) in objects {
+        let made = server.send_as(&User::server(), Method::POST, &path, JSON, &object.to_string()).await;
+        assert_eq!(made.code, 201, "{object}");
+    }
+    bypass(0).await;
+    for _ in 0..3 {
+        assert_eq!(server.post(MAPS, map("m")).await.code, 500);
+    }
+}
+
+/// The binding of the pod `name` to the node `n`.
+fn binding(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "target": {"apiVersion": "v1", "kind": "Node", "name": "n"}})
+}
+
+fn node(name: &str) -> (String, Value) {
+    ("/api/v1/nodes".to_owned(), json!({"metadata": {"name": name}}))
+}
+
+#[tokio::test]
+async fn the_pods_of_a_dead_webhook_are_bound_started_and_told_of() {
+    let mut server = with_dead_webhook("own-service").await;
+    let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
+    server.pipeline.gate = Gate::with_service_accounts(&ORCH, authenticator, Arc::new(accounts(elliptic())));
+    let sources = json!([{"serviceAccountToken": {"path": "token", "audience": "a"}}]);
+    let pods = [("own", "hook"), ("own2", "hook"), ("other", "other")].map(|(name, app)| {
+        let mut pod = labelled_pod(name, app);
+        pod["spec"]["serviceAccountName"] = json!("robot");
+        pod["spec"]["volumes"] = json!([{"name": "v", "projected": {"sources": sources.clone()}}]);
+        (PODS.to_owned(), pod)
+    });
+    let bound = (format!("{PODS}/other/binding"), binding("other"));
+    let robot = (ACCOUNTS.to_owned(), json!({"metadata": {"name": "robot"}}));
+    make_bypassed(&server, pods.into_iter().chain([node("n"), bound, robot])).await;
+
+    let (scheduler, kubelet) = (user("system:orch-scheduler", &[]), user("system:node:n", &["system:nodes"]));
+    let zoe = user("zoe", &["system:masters"]);
+    let send = async |user: &User, (method, kind): (Method, &str), path: &str, object: Value| {
+        let reply = server.send_as(user, method, path, kind, &object.to_string()).await;
+        let is_refused = reply.json.to_string().contains("failed calling webhook");
+        assert_eq!(is_refused, reply.code == 500, "{}", reply.json);
+        !is_refused
+    };
+    let bind = async |user: &User, path: &str, name: &str| {
+        send(user, (Method::POST, JSON), &format!("/api/v1/namespaces/ns/{path}"), binding(name)).await
+    };
+    assert!(!bind(&scheduler, "pods/other/binding", "other").await);
+    assert!(!bind(&scheduler, "bindings", "other").await);
+    assert!(!bind(&zoe, "pods/own/binding", "own").await);
+    assert!(bind(&scheduler, "pods/own/binding", "own").await);
+    assert!(bind(&scheduler, "bindings", "own2").await);
+
+    let run = async |user: &User, name: &str| {
+        let phase = json!({"status": {"phase": "Running"}});
+        send(user, (Method::PATCH, MERGE), &format!("{PODS}/{name}/status"), phase).await
+    };
+    assert!(run(&kubelet, "own").await);
+    assert!(!run(&kubelet, "other").await && !run(&zoe, "own").await);
+
+    let token = async |user: &User, pod: &str| {
+        let uid = server.get(&format!("{PODS}/{pod}")).await.json["metadata"]["uid"].clone();
+        let bound = json!({"kind": "Pod", "apiVersion": "v1", "name": pod, "uid": uid});
+        let asked = json!({"spec": {"audiences": ["a"], "boundObjectRef": bound}});
+        send(user, (Method::POST, JSON), &format!("{ACCOUNTS}/robot/token"), asked).await
+    };
+    assert!(token(&kubelet, "own").await);
+    assert!(!token(&kubelet, "other").await && !token(&zoe, "own").await);
+
+    let remove = async |user: &User, name: &str| {
+        let now = json!({"gracePeriodSeconds": 0});
+        send(user, (Method::DELETE, JSON), &format!("{PODS}/{name}"), now).await
+    };
+    assert!(!remove(&kubelet, "other").await && !remove(&zoe, "own").await);
+    assert!(remove(&kubelet, "own").await && remove(&User::server(), "own2").await);
+}
+
+#[tokio::test]
+async fn a_node_that_returns_says_so_past_a_dead_webhook() {
+    let server = with_dead_webhook("own-service").await;
+    make_bypassed(&server, [node("n"), node("n2")]).await;
+    let (kubelet, zoe) = (user("system:node:n", &["system:nodes"]), user("zoe", &["system:masters"]));
+    let patch = async |user: &User, path: &str, document: Value| {
+        let path = format!("/api/v1/nodes/{path}");
+        server.send_as(user, Method::PATCH, &path, MERGE, &document.to_string()).await.code
+    };
+    let ready = || json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    let labels = || json!({"metadata": {"labels": {"a": "b"}}});
+    assert_eq!(patch(&kubelet, "n/status", ready()).await, 200);
+    assert_ne!(patch(&kubelet, "n2/status", ready()).await, 200);
+    assert_eq!(patch(&zoe, "n/status", ready()).await, 500);
+    assert_eq!(patch(&kubelet, "n", labels()).await, 500);
+    assert_eq!(patch(&zoe, "n", labels()).await, 500);
+    // Taints: pods are bound to no node that is taken for lost.
+    assert_eq!(patch(&User::server(), "n", json!({"spec": {"taints": []}})).await, 200);
 }
 
 #[tokio::test]

@@ -93,6 +93,9 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, connections: Arc<At
             let has_certificate = session.peer_certificates().is_some();
             let answer = service_fn(move |request: Request<Incoming>| async move {
                 let (head, body) = request.into_parts();
+                if head.uri.path() == LARGE {
+                    return Ok(Response::new(Body::from(vec![b'x'; 3 << 20])));
+                }
                 let body = body.collect().await.unwrap().to_bytes();
                 let host = head.headers.get(HOST).map(|host| host.to_str().unwrap().to_owned());
                 let host = host.or(head.uri.authority().map(ToString::to_string));
@@ -130,6 +133,9 @@ async fn ask(relays: &Relays, server: Server, body: &'static str) -> Result<Stri
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     Ok(String::from_utf8(body.to_vec()).unwrap())
 }
+
+/// Path of an answer that is larger than the window of a stream.
+const LARGE: &str = "/large";
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -198,4 +204,66 @@ async fn a_server_is_shown_the_pair_that_knows_this_one() {
     let missing = (files.0.clone(), Path::new("/nowhere").to_owned());
     assert!(ProxyPair::read(Some(missing)).is_err());
     assert!(ProxyPair::read(Some((files.1, files.0))).is_err());
+}
+
+/// The head of the answer to a request for `LARGE`, of a client that does not read it.
+async fn unread(relays: &Relays, server: &Server, span: Span) -> Response<Body> {
+    let mut request = Request::get(LARGE).header(HOST, server.authority()).body(Body::empty()).unwrap();
+    if span == Span::Long {
+        request.extensions_mut().insert(LongLived);
+    }
+    relays.relay(server.clone(), request).await.unwrap()
+}
+
+#[tokio::test]
+async fn answers_that_are_not_read_delay_no_other_request() {
+    let (own, relays) = (Own::start(&["h2"], LONG).await, relays(None));
+    let server = own.server("s.ns.svc", own.bundle());
+    let mut held = Vec::new();
+    for _ in 0..20 {
+        held.push(unread(&relays, &server, Span::Short).await);
+    }
+    assert_eq!(own.count(), 1);
+    let asked = tokio::time::timeout(Duration::from_secs(10), ask(&relays, server.clone(), "x")).await;
+    assert!(asked.is_ok_and(|answer| answer.is_ok()));
+    let first = held.remove(0).into_body().collect();
+    let first = tokio::time::timeout(Duration::from_secs(10), first).await.unwrap().unwrap();
+    assert_eq!(first.to_bytes().len(), 3 << 20, "the others do not delay it, either");
+}
+
+#[tokio::test]
+async fn requests_that_last_and_more_than_a_connection_carries_have_others() {
+    let (own, relays) = (Own::start(&["h2"], LONG).await, relays(None));
+    let server = own.server("s.ns.svc", own.bundle());
+    let _watch = unread(&relays, &server, Span::Long).await;
+    let mut held = Vec::new();
+    for _ in 0..64 {
+        held.push(unread(&relays, &server, Span::Short).await);
+    }
+    assert_eq!(own.count(), 2, "one carries the watch, another one the rest");
+    assert!(ask(&relays, server.clone(), "x").await.is_ok());
+    assert_eq!(own.count(), 3, "it is full");
+    held.clear();
+    assert!(ask(&relays, server, "x").await.is_ok());
+    assert_eq!(own.count(), 3);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_old_or_of_an_earlier_pair_takes_no_request() {
+    let (own, relays) = (Own::start(&["h2"], LONG).await, relays(None));
+    let server = own.server("s.ns.svc", own.bundle());
+    let kept = || relays.0.servers.lock()[&server].connections.len();
+    assert!(ask(&relays, server.clone(), "x").await.is_ok());
+    relays.0.servers.lock().get_mut(&server).unwrap().connections.age(Duration::from_secs(600));
+    assert!(ask(&relays, server.clone(), "x").await.is_ok());
+    assert_eq!((own.count(), kept()), (2, 1));
+    // The pair changed while a request with the earlier one opened its connection.
+    let (sender, _place) =
+        relays.0.servers.lock().get_mut(&server).unwrap().connections.take(Span::Short).unwrap();
+    let earlier = 0;
+    relays.0.servers.lock().get_mut(&server).unwrap().pair = 1;
+    drop(relays.0.share((&server, earlier), &sender, Span::Short));
+    assert_eq!(kept(), 1);
+    drop(relays.0.share((&server, 1), &sender, Span::Short));
+    assert_eq!(kept(), 2);
 }

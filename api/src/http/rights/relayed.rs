@@ -1,0 +1,99 @@
+//! The right to a watch that another server answers.
+//!
+//! Owns asking again, as for watches of this server, whether the request would still be let in; the bytes that come are the
+//! other server's. Such watches are few, and each asks for itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use orch_raft::Store;
+use tokio_util::sync::CancellationToken;
+
+use super::{ASK_EVERY, UNDECIDED_SPAN_MAX};
+use crate::authn::{Credential, Moment};
+use crate::authz::{Attributes, ResourceAttributes};
+use crate::exchange::Exchange;
+use crate::follow::Applied;
+use crate::gate::NotAdmitted;
+use crate::pipeline::Pipeline;
+
+/// What a watch was let in by, and for.
+pub(in crate::http) struct RelayedRight {
+    credential: Credential,
+    verb: Box<str>,
+    group: Box<str>,
+    version: Box<str>,
+    resource: Box<str>,
+    subresource: Box<str>,
+    namespace: Box<str>,
+    name: Box<str>,
+    field_selector: Box<str>,
+    label_selector: Box<str>,
+}
+
+impl RelayedRight {
+    /// That of a request with `credential` that was let in with `attributes`.
+    pub(in crate::http) fn of(credential: Credential, attributes: ResourceAttributes<'_>) -> RelayedRight {
+        RelayedRight {
+            credential,
+            verb: attributes.verb.into(),
+            group: attributes.group.into(),
+            version: attributes.version.into(),
+            resource: attributes.resource.into(),
+            subresource: attributes.subresource.into(),
+            namespace: attributes.namespace.into(),
+            name: attributes.name.into(),
+            field_selector: attributes.field_selector.into(),
+            label_selector: attributes.label_selector.into(),
+        }
+    }
+
+    fn attributes(&self) -> Attributes<'_> {
+        Attributes::Resource(ResourceAttributes {
+            verb: &self.verb,
+            group: &self.group,
+            version: &self.version,
+            resource: &self.resource,
+            subresource: &self.subresource,
+            namespace: &self.namespace,
+            name: &self.name,
+            field_selector: &self.field_selector,
+            label_selector: &self.label_selector,
+        })
+    }
+
+    /// Completes when the right is lost, or is not decided for too long, or the node stops.
+    pub(in crate::http) async fn ended<S: Store>(
+        self,
+        pipeline: Arc<Pipeline<S>>,
+        stopping: CancellationToken,
+    ) {
+        let mut undecided_since: Option<Duration> = None;
+        loop {
+            tokio::select! {
+                () = stopping.cancelled() => return,
+                () = pipeline.store.sleep(ASK_EVERY) => {}
+            }
+            let now = pipeline.store.elapsed();
+            match self.is_held_still(&pipeline).await {
+                Ok(()) => undecided_since = None,
+                Err(NotAdmitted::Undecided(_)) => {
+                    let since = *undecided_since.get_or_insert(now);
+                    if now.saturating_sub(since) >= UNDECIDED_SPAN_MAX {
+                        return;
+                    }
+                }
+                Err(error @ NotAdmitted::Refused(_)) => {
+                    tracing::debug!(credential = ?self.credential, %error, "the right to a watch of another server is lost");
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn is_held_still<S: Store>(&self, pipeline: &Pipeline<S>) -> Result<(), NotAdmitted> {
+        let (applied, exchange) = (Applied::of(&pipeline.store), Exchange::internal());
+        let at = Moment { applied: &applied, now: pipeline.ambient.now(), remarks: &exchange };
+        pipeline.gate.admits_still(&self.credential, self.attributes(), at).await
+    }
+}
