@@ -106,7 +106,7 @@ sim-definitions: setup ## Simulate definitions of custom kinds over simulated cl
 	$(if $(PLANT),PLANT=$(PLANT),$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS))) $(CARGO) $(CHECKED) test --release --test sim_definitions -- \
 		--nocapture $(if $(PLANT),planted,definitions_of)
 
-sim-webhooks: setup ## Simulate admission webhooks over simulated clusters (SEEDS=1000), replay a seed (SEED=17), or plant a bug (PLANT=sends-again)
+sim-webhooks: setup ## Simulate webhooks and aggregated servers over simulated clusters (SEEDS=1000), replay a seed (SEED=17), or plant a bug (PLANT=sends-again)
 	$(if $(PLANT),PLANT=$(PLANT),$(if $(SEED),SEED=$(SEED),SEEDS=$(SEEDS))) $(CARGO) $(CHECKED) test --release --test sim_webhooks -- \
 		--nocapture $(if $(PLANT),planted,webhooks_of)
 

@@ -31,10 +31,15 @@ impl Making {
     /// without a thread. Where the first one goes away, the work goes on for them.
     pub async fn make_once(&self, work: impl FnOnce() + Send + 'static) {
         if let Some(maker) = self.claim() {
-            drop(tokio::task::spawn_blocking(move || {
+            let work = move || {
                 let _maker = maker;
                 work();
-            }));
+            };
+            match tokio::runtime::Handle::try_current() {
+                Ok(runtime) => drop(runtime.spawn_blocking(work)),
+                // A simulation has one thread.
+                Err(_) => work(),
+            }
         }
         self.wait().await;
     }

@@ -89,6 +89,8 @@ pub struct Aggregation {
     remotes: Maintained<Remotes>,
     relay: Option<Arc<dyn Relay>>,
     routing: Routing,
+    /// Where large documents are made.
+    builder: Builder,
     shared: Arc<Shared>,
 }
 
@@ -119,6 +121,7 @@ impl Aggregation {
             remotes: Maintained::built_by(builder, Remotes::default),
             relay: None,
             routing: Routing::default(),
+            builder,
             shared: Arc::default(),
         }
     }
@@ -209,10 +212,12 @@ impl Aggregation {
             return Some(merged.clone());
         }
         let (registry, shared) = (registry.clone(), self.shared.clone());
-        // Definitions may give groups thousands of resources. An error means that the runtime ends.
-        let merging =
-            tokio::task::spawn_blocking(move || discovery::merge(&registry, &remotes, &shared.descriptions));
-        let merged = Arc::new(merging.await.ok()?);
+        let merge = move || discovery::merge(&registry, &remotes, &shared.descriptions);
+        let merged = Arc::new(match self.builder {
+            Builder::Caller => merge(),
+            // Definitions may give groups thousands of resources. An error means that the runtime ends.
+            Builder::BlockingThread => tokio::task::spawn_blocking(merge).await.ok()?,
+        });
         *self.shared.merged.lock() = Some((of, merged.clone()));
         Some(merged)
     }

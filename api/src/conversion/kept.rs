@@ -82,6 +82,15 @@ impl Default for Kept {
 }
 
 fn key(form: &Arc<WrittenAs>, object: &SharedObject) -> Key {
+    #[cfg(any(test, feature = "simulation"))]
+    if super::planted::has(super::ConversionBug::KeepsByUid) {
+        let of_uid = object
+            .index
+            .uid
+            .bytes()
+            .fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
+        return [of_uid, Arc::as_ptr(form).addr()];
+    }
     [Arc::as_ptr(object).addr(), Arc::as_ptr(form).addr()]
 }
 

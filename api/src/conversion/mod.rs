@@ -23,6 +23,8 @@ mod converter;
 mod hook;
 mod kept;
 mod measures;
+#[cfg(any(test, feature = "simulation"))]
+mod planted;
 mod restored;
 mod review;
 #[cfg(test)]
@@ -43,6 +45,8 @@ pub(crate) use review::Reviews;
 
 pub use converter::{Batch, Converted, Converter, Converting, Failure, Piece, converted};
 pub use kept::Kept;
+#[cfg(any(test, feature = "simulation"))]
+pub use planted::{ConversionBug, with_conversion_bug};
 
 /// The way from stored objects to those of one version of a kind, and back.
 #[derive(Clone, Debug)]

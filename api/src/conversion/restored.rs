@@ -38,6 +38,12 @@ pub(super) fn restored(expected: Expected<'_>, original: Value, converted: Value
         return Err(Fault::Type("it is no object".to_owned()));
     };
     check_type(expected, &converted)?;
+    #[cfg(any(test, feature = "simulation"))]
+    if super::planted::has(super::ConversionBug::TrustsAnswers) {
+        converted.shift_remove("apiVersion");
+        converted.shift_remove("kind");
+        return Ok(Value::Object(converted));
+    }
     check_identity(&original, converted.get("metadata").unwrap_or(&Value::Null))?;
     converted.shift_remove("apiVersion");
     converted.shift_remove("kind");

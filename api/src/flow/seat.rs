@@ -132,11 +132,15 @@ impl HeldSeat {
 pub(crate) fn hold_for_a_while<S: Store>(seat: Seat, store: &S) -> HeldSeat {
     let seat = Arc::new(Mutex::new(Some(seat)));
     let (timed, store) = (Arc::downgrade(&seat), store.clone());
-    tokio::spawn(async move {
+    let giving_back = async move {
         store.sleep(SENDING_MAX).await;
         if let Some(seat) = timed.upgrade() {
             HeldSeat(seat).free();
         }
-    });
+    };
+    // A simulation has no such runtime; there it is held until its request is over.
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(giving_back);
+    }
     HeldSeat(seat)
 }

@@ -159,7 +159,10 @@ impl Server {
             let settings = Settings { selection: PluginSelection::without_loops(), ..Settings::default() };
             let maker = NamespaceMaker::default();
             pipeline.admission = Chain::configured(settings, &pipeline.ambient, &maker, &webhooks);
-            pipeline.webhooks = webhooks;
+            pipeline.call_webhooks(webhooks);
+        }
+        if let Some(relay) = world.relay(node, start) {
+            pipeline.aggregation = pipeline.aggregation.through(relay, Routing::ClusterAddress);
         }
         Server { pipeline: Arc::new(pipeline), http: Arc::default() }
     }

@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use orch_api::aggregation::Relay;
 use orch_api::webhook::Caller;
 use orch_raft::transport::{NodeId, Peer, PeerService};
 use parking_lot::Mutex;
@@ -109,12 +110,23 @@ struct Inner {
     heard: Heard,
     /// A removed member whose certificate is in use, and `true` if its own program uses it.
     ghost: Mutex<Option<(NodeId, bool)>>,
+    ways: Ways,
+}
+
+/// The ways from members to servers that are no members.
+#[derive(Default)]
+struct Ways {
     /// How members call webhooks.
     callers: OnceLock<Callers>,
+    /// How members reach aggregated servers.
+    relays: OnceLock<Relays>,
 }
 
 /// The caller of webhooks of a process: of a member, in its process of this number.
 pub type Callers = Box<dyn Fn(NodeId, u64) -> Arc<dyn Caller> + Send + Sync>;
+
+/// The way of a process to aggregated servers: of a member, in its process of this number.
+pub type Relays = Box<dyn Fn(NodeId, u64) -> Arc<dyn Relay> + Send + Sync>;
 
 struct Member {
     peer: Peer,
@@ -140,12 +152,23 @@ impl World {
     /// Has all processes from now on call webhooks by `callers`; the first ones stay. Without any they call none.
     pub fn call_webhooks(&self, callers: Callers) {
         // A second call changes nothing.
-        let _ = self.0.callers.set(callers);
+        let _ = self.0.ways.callers.set(callers);
     }
 
     /// The caller of webhooks of the `start`th process of `node`.
     pub fn caller(&self, node: NodeId, start: u64) -> Option<Arc<dyn Caller>> {
-        self.0.callers.get().map(|callers| callers(node, start))
+        self.0.ways.callers.get().map(|callers| callers(node, start))
+    }
+
+    /// Has all processes from now on reach aggregated servers by `relays`; the first ones stay. Without any they reach none.
+    pub fn relay_requests(&self, relays: Relays) {
+        // A second call changes nothing.
+        let _ = self.0.ways.relays.set(relays);
+    }
+
+    /// The way of the `start`th process of `node` to aggregated servers.
+    pub fn relay(&self, node: NodeId, start: u64) -> Option<Arc<dyn Relay>> {
+        self.0.ways.relays.get().map(|relays| relays(node, start))
     }
 
     /// A world without running processes.
@@ -215,7 +238,7 @@ impl World {
             duties: Mutex::default(),
             heard: Heard::default(),
             ghost: Mutex::default(),
-            callers: OnceLock::new(),
+            ways: Ways::default(),
         });
         let world = World(inner);
         world.listen(&points);

@@ -1,4 +1,4 @@
-//! Admission webhooks over simulated clusters: clients write through all members while webhooks hang, die, lose answers and
+//! Webhooks of admission over simulated clusters, and in `elsewhere` those of conversion and aggregated servers: clients write through all members while webhooks hang, die, lose answers and
 //! answer garbage, and members die, lag and install snapshots.
 //!
 //! ```text
@@ -12,6 +12,7 @@
 //! that every stored version tells which calls it went through. `SEED=17` replays a run and prints its events, `SEEDS=1000` searches
 //! further, `PLANT=sends-again` plants one bug only.
 
+mod elsewhere;
 mod hosts;
 mod judge;
 mod plant;
@@ -48,4 +49,30 @@ fn a_seed_replays_its_run() {
 #[test]
 fn planted_bugs_are_found() {
     search::assert_found(PLANTS, |seed, plant| run(seed, Some(plant)));
+}
+
+#[test]
+fn conversion_webhooks_of_a_simulated_cluster_and_its_aggregated_servers_keep_their_promises() {
+    let Some((seeds, found)) = search::explore("sim-webhooks", SEEDS, |seed| elsewhere::run(seed, None))
+    else {
+        return;
+    };
+    let Search { counted, untold, .. } = found;
+    eprintln!("{seeds} seeds: {counted}, {untold} runs could not be judged");
+    // A run has several times as many of each.
+    assert!(counted.stored > seeds * 5, "objects are stored: {counted}");
+    assert!(counted.lists > seeds * 2, "lists are shown: {counted}");
+    assert!(counted.questions > seeds * 10, "the converter is asked: {counted}");
+    assert!(counted.relayed > seeds * 5, "aggregated servers are asked: {counted}");
+    assert!(untold * 4 <= seeds, "runs can be judged: {untold} of {seeds} could not");
+}
+
+#[test]
+fn a_seed_replays_its_run_with_servers_elsewhere() {
+    search::assert_replays(|seed| elsewhere::run(seed, None));
+}
+
+#[test]
+fn planted_bugs_of_conversions_and_aggregation_are_found() {
+    search::assert_found(elsewhere::PLANTS, |seed, plant| elsewhere::run(seed, Some(plant)));
 }
