@@ -74,7 +74,7 @@ fn has(format: &str, text: &str) -> bool {
         "byte" => {
             let body = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);
             !body.is_empty()
-                && text.len() % 4 == 0
+                && text.len().is_multiple_of(4)
                 && body.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/')
         }
         "date" => text.len() == 10 && times::time(&format!("{text}T00:00:00Z")).is_some(),
