@@ -16,6 +16,7 @@ use crate::check::{Checked, Name, is_binding};
 use crate::cost::Price;
 use crate::evaluate::fold_constant;
 use crate::functions::Style;
+use crate::library::lists;
 use crate::macros::ACCUMULATOR;
 use crate::parse::Parsed;
 use crate::pattern::{Pattern, PatternLimits};
@@ -122,7 +123,12 @@ impl Compiler<'_> {
             ("@in", Some(Node::Constant(Val::List(_)))) => Price::Zero,
             _ => price,
         };
-        let code = resolved.function.code;
+        let code = match (name, resolved.overloads.as_slice()) {
+            // An empty list has the zero of the type that its items would have.
+            ("sum", [only]) => lists::sum_of(&resolved.function.overloads[usize::from(*only)].result),
+            _ => None,
+        };
+        let code = code.unwrap_or(resolved.function.code);
         // few: the conversions.
         if let ([Node::Constant(value)], true) = (&*arguments, CONVERSIONS.contains(&name))
             && let Some(converted) = fold_constant(code, value)

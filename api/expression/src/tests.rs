@@ -117,6 +117,8 @@ fn expressions_have_the_values_of_the_language() {
         "{'a': [1], 'b': [2]} == {'b': [2], 'a': [1]} && dyn(1) != 'a'",
         "self.?name.orValue('x') == 'web' && self.?none.?deep.orValue('x') == 'x'",
         "self.args[?1].value() == 'b' && !self.args[?7].hasValue() && [?self.?none, dyn(1)] == [1]",
+        "[duration('1s')].filter(d, false).sum() == duration('0') && [1.5].filter(d, false).sum() < 0.5",
+        "!optional.ofNonZeroValue(timestamp('0001-01-01T00:00:00Z')).hasValue() && optional.ofNonZeroValue(timestamp(0)).hasValue()",
         "{?'a': self.?none, 'b': dyn(1)} == {'b': 1} && optional.of(1).optMap(x, x + 1).value() == 2",
         "optional.none().or(optional.of(2)).value() == 2 && optional.ofNonZeroValue('') == optional.none()",
         "string(1) + string(2u) + string(1.5) + string(true) == '121.5true' && int('7') == 7",

@@ -10,10 +10,16 @@ use std::fmt;
 
 pub use amount::Amount;
 
-/// The text is no quantity.
+/// The reason why a text is no quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
-pub struct QuantityError;
+pub enum QuantityError {
+    /// It is empty, or has other characters than quantities.
+    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+    Form,
+    /// The suffix has the characters of one, and there is none like it.
+    #[error("unable to parse quantity's suffix")]
+    Suffix,
+}
 
 const NANO: i128 = 1_000_000_000;
 /// A thousandth of a unit, in nano-units.
@@ -36,7 +42,7 @@ impl Quantity {
 
     /// Parses `text`; `None` when it is no quantity.
     pub fn parse(text: &str) -> Option<Quantity> {
-        nano_units(text).ok().map(Quantity)
+        text.parse().ok()
     }
 
     /// Whether the quantity is below zero.
@@ -104,6 +110,14 @@ impl Quantity {
     }
 }
 
+impl std::str::FromStr for Quantity {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Quantity, QuantityError> {
+        nano_units(text).map(Quantity)
+    }
+}
+
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (number, suffix) = [(NANO, ""), (MILLI, "m"), (1000, "u")]
@@ -165,13 +179,17 @@ fn nano_units(text: &str) -> Result<i128, QuantityError> {
 
 /// The magnitude of the quantity `text` in nano-units, and the scale in which it was written.
 fn parse(text: &str) -> Result<(i128, Scale), QuantityError> {
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let number_end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
-    let (number, suffix) = unsigned.split_at(number_end);
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.len() + fraction.len() == 0 || fraction.contains('.') {
-        return Err(QuantityError);
+    if text.is_empty() {
+        return Err(QuantityError::Form);
     }
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let digits_end = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    // The reference reads a number without a digit as zero.
+    let (whole, rest) = unsigned.split_at(digits_end(unsigned));
+    let (fraction, suffix) = match rest.strip_prefix('.') {
+        Some(rest) => rest.split_at(digits_end(rest)),
+        None => ("", rest),
+    };
     let scale = scale(suffix)?;
     Ok((magnitude(whole, fraction, scale), scale))
 }
@@ -200,12 +218,20 @@ fn scale(suffix: &str) -> Result<Scale, QuantityError> {
         "Pi" => Scale::Binary(50),
         "Ei" => Scale::Binary(60),
         _ => {
-            let digits = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError)?;
-            let exponent: i32 = digits.parse().map_err(|_| QuantityError)?;
+            let error = if has_form(suffix) { QuantityError::Suffix } else { QuantityError::Form };
+            let digits = suffix.strip_prefix(['e', 'E']).ok_or(error)?;
+            let exponent: i32 = digits.parse().map_err(|_| error)?;
             // Beyond these exponents the quantity is cut or rounded anyway, and the sums below stay far from overflow.
             Scale::Exponent(exponent.clamp(-1_000_000, 1_000_000))
         }
     })
+}
+
+/// Whether a suffix is letters of suffixes, a sign and digits, each of which may be missing.
+fn has_form(suffix: &str) -> bool {
+    let rest = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
+    let digits = rest.strip_prefix(['-', '+']).unwrap_or(rest);
+    digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The magnitude in nano-units, rounded up and cut.
@@ -361,23 +387,21 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_is_refused() {
-        for given in [
-            "",
-            ".",
-            "-",
-            "1.2.3",
-            "1ki",
-            "1KI",
-            "e3",
-            "1e",
-            "1e+",
-            "abc",
-            "1 Gi",
-            "1mm",
-            "--1",
-            "1e99999999999",
-        ] {
-            assert_eq!(canonical(given), Err(QuantityError), "{given}");
+        for given in ["", "1.2.3", "abc", "1 Gi", "1e5.0", "1KiB", "+-1x"] {
+            assert_eq!(canonical(given), Err(QuantityError::Form), "{given}");
+        }
+        for given in ["1ki", "1KI", "1e", "1e+", "1mm", "1e99999999999", "--1", "+-1", "E5k"] {
+            let is_form = given == "1KI" || given == "E5k";
+            let error = if is_form { QuantityError::Form } else { QuantityError::Suffix };
+            assert_eq!(canonical(given), Err(error), "{given}");
+        }
+    }
+
+    /// The reference's parser takes nothing before a suffix for zero.
+    #[test]
+    fn a_number_without_a_digit_is_zero() {
+        for given in ["-", ".", "Gi", "e3", "-m", "+.k"] {
+            assert_eq!(canonical(given).as_deref(), Ok("0"), "{given}");
         }
     }
 
@@ -402,7 +426,7 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity() {
-        for text in ["", "-", "abc", "1x", "1.2.3", "1e", "1 Gi", "Gi", ".", "1ee3", "+-1", "1KiB"] {
+        for text in ["", "abc", "1x", "1.2.3", "1e", "1 Gi", "1ee3", "+-1", "1KiB"] {
             assert_eq!(Quantity::parse(text), None, "{text}");
         }
     }

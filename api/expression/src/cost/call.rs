@@ -42,6 +42,7 @@ pub(super) fn estimate(price: Price, arguments: &[Argument]) -> (Range, Option<R
         Price::Matches => (matching(one, other), None),
         Price::Find => (matching(one, other), Some(Range::new(0, one.max))),
         Price::Scan => (one.tenths(1), Some(one)),
+        Price::Parse => (one.tenths(1), None),
         Price::ScanTwice => (one.tenths(2), None),
         Price::BytesOfText => (one.tenths(1), Some(Range::new(one.min, one.max.saturating_mul(4)))),
         Price::TextOfBytes => (one.tenths(1), Some(Range::new(one.min / 4, one.max))),

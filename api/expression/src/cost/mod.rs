@@ -58,6 +58,8 @@ pub(crate) enum Price {
     Find,
     /// Reads its first operand once; the result is as large.
     Scan,
+    /// Reads the first operand and makes something of it that has no size.
+    Parse,
     /// Reads it twice.
     ScanTwice,
     /// `bytes(string)`.
@@ -177,6 +179,7 @@ pub(crate) fn actual(price: Price, arguments: &[Val<'_>], result: &Val<'_>) -> u
         Price::Matches | Price::Find => tenths(of(0).saturating_add(1), 1).saturating_mul(quarter(of(1))),
         Price::Affix
         | Price::Scan
+        | Price::Parse
         | Price::BytesOfText
         | Price::TextOfBytes
         | Price::Quote

@@ -4,7 +4,9 @@ use std::cmp::Ordering;
 
 use crate::error::{Failure, fault, no_overload};
 use crate::evaluate::{Outcome, Run};
+use crate::functions::Code;
 use crate::library::{numbers, order};
+use crate::types::Type;
 use crate::value::{List, Val, compare};
 
 fn list<'a, 'v>(run: &mut Run<'v>, arguments: &'a [Val<'v>]) -> Result<&'a List<'v>, Failure> {
@@ -28,11 +30,25 @@ pub(crate) fn is_sorted<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome
     Ok(Val::Bool(true))
 }
 
-/// The sum; of an empty list the zero of integers, whose type the language converts.
+/// The sum; of an empty list the zero of integers.
 pub(crate) fn sum<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
+    sum_from(run, arguments, Val::Int(0))
+}
+
+/// The code of `sum` for a list whose items have this type, as far as its zero is another one than that of [`sum`].
+pub(crate) fn sum_of(item: &Type) -> Option<Code> {
+    match item {
+        Type::Uint => Some(|run, arguments| sum_from(run, arguments, Val::Uint(0))),
+        Type::Double => Some(|run, arguments| sum_from(run, arguments, Val::Double(0.0))),
+        Type::Duration => Some(|run, arguments| sum_from(run, arguments, Val::Duration(0))),
+        _ => None,
+    }
+}
+
+fn sum_from<'v>(run: &mut Run<'v>, arguments: &[Val<'v>], zero: Val<'v>) -> Outcome<'v> {
     let list = list(run, arguments)?;
     let mut items = list.iter();
-    let Some(mut sum) = items.next() else { return Ok(Val::Int(0)) };
+    let Some(mut sum) = items.next() else { return Ok(zero) };
     if !matches!(sum, Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Duration(_)) {
         return Err(no_overload());
     }

@@ -6,6 +6,7 @@
 
 pub(crate) mod access;
 pub(crate) mod access_checks;
+mod address_faults;
 pub(crate) mod collections;
 pub(crate) mod conversions;
 pub(crate) mod devices;

@@ -6,18 +6,25 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use orch_schema::excerpt::quoted;
 
+use super::address_faults::address_refusal;
 use crate::error::{Failure, fault, no_overload};
 use crate::evaluate::{Outcome, Run};
 use crate::value::Val;
 
+/// How faults of networks begin.
+const NO_NETWORK: &str = "network address parse error during conversion from string";
+
 /// The address `text`, or the reason why it is none.
 fn parse_ip(text: &str) -> Result<IpAddr, String> {
-    if text.contains('%') && text.contains(':') {
+    if text.contains('%') && zoned(text) {
         return Err(format!("IP address {} with zone value is not allowed", quoted(text)));
     }
     let parsed: IpAddr = text.parse().map_err(|_| {
-        let text = quoted(text);
-        format!("IP Address {text} parse error during conversion from string: ParseAddr({text}): unable to parse IP")
+        format!(
+            "IP Address {} parse error during conversion from string: {}",
+            quoted(text),
+            address_refusal(text)
+        )
     })?;
     match parsed {
         IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => {
@@ -27,18 +34,36 @@ fn parse_ip(text: &str) -> Result<IpAddr, String> {
     }
 }
 
-/// The network `text`: an address, and the bits of its prefix without a sign or leading zeros.
-fn parse_cidr(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, bits) = text.rsplit_once('/')?;
-    let address = parse_ip(address).ok()?;
-    if bits.is_empty()
-        || !bits.bytes().all(|byte| byte.is_ascii_digit())
-        || bits.len() > 1 && bits.starts_with('0')
-    {
-        return None;
+/// Whether the text is an address with a zone.
+fn zoned(text: &str) -> bool {
+    let split = text.split_once('%');
+    split.is_some_and(|(address, zone)| !zone.is_empty() && address.parse::<Ipv6Addr>().is_ok())
+}
+
+/// The network `text`: an address, and the bits of its prefix without a sign or leading zeros; or the reason why it is none.
+fn parse_cidr(text: &str) -> Result<(IpAddr, u8), String> {
+    let refused = |reason: &str| {
+        // The reference says it twice.
+        Err(format!("{NO_NETWORK}: {NO_NETWORK}: netip.ParsePrefix({}): {reason}", quoted(text)))
+    };
+    let Some((before, bits)) = text.rsplit_once('/') else { return refused("no '/'") };
+    if zoned(before) {
+        return refused("IPv6 zones cannot be present in a prefix");
     }
-    let bits: u8 = bits.parse().ok()?;
-    (u32::from(bits) <= width(address)).then_some((address, bits))
+    let Ok(address) = before.parse::<IpAddr>() else { return refused(&address_refusal(before)) };
+    let is_number = bits.bytes().all(|byte| byte.is_ascii_digit()) && !bits.is_empty();
+    if !is_number || bits.len() > 1 && bits.starts_with('0') {
+        return refused(&format!("bad bits after slash: {}", quoted(bits)));
+    }
+    match bits.parse::<u8>() {
+        Ok(bits) if u32::from(bits) <= width(address) => match address {
+            IpAddr::V6(mapped) if mapped.to_ipv4_mapped().is_some() => {
+                Err(format!("{NO_NETWORK}: IPv4-mapped IPv6 address {} is not allowed", quoted(text)))
+            }
+            address => Ok((address, bits)),
+        },
+        _ => refused("prefix length out of range"),
+    }
 }
 
 /// Bits of an address.
@@ -139,19 +164,14 @@ pub(crate) fn is_global_unicast<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -
     Ok(Val::Bool(!is_special))
 }
 
-fn no_network(text: &str) -> Failure {
-    let one = "network address parse error during conversion from string";
-    fault(format!("{one}: {one}: netip.ParsePrefix({}): no network", quoted(text)))
-}
-
 pub(crate) fn cidr<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
     let [Val::Text(text)] = arguments else { return Err(no_overload()) };
-    parse_cidr(text).map(|(address, bits)| Val::Cidr(address, bits)).ok_or_else(|| no_network(text))
+    parse_cidr(text).map(|(address, bits)| Val::Cidr(address, bits)).map_err(fault)
 }
 
 pub(crate) fn is_cidr<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
     let [Val::Text(text)] = arguments else { return Err(no_overload()) };
-    Ok(Val::Bool(parse_cidr(text).is_some()))
+    Ok(Val::Bool(parse_cidr(text).is_ok()))
 }
 
 pub(crate) fn contains_ip<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
@@ -166,9 +186,7 @@ pub(crate) fn contains_ip<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outc
 pub(crate) fn contains_cidr<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
     let (address, bits, (other, others)) = match arguments {
         [Val::Cidr(address, bits), Val::Cidr(other, others)] => (*address, *bits, (*other, *others)),
-        [Val::Cidr(address, bits), Val::Text(text)] => {
-            (*address, *bits, parse_cidr(text).ok_or_else(|| no_network(text))?)
-        }
+        [Val::Cidr(address, bits), Val::Text(text)] => (*address, *bits, parse_cidr(text).map_err(fault)?),
         _ => return Err(no_overload()),
     };
     Ok(Val::Bool(bits <= others && contains(address, bits, other)))

@@ -9,7 +9,7 @@ use crate::value::Val;
 
 pub(crate) fn quantity<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
     let [Val::Text(text)] = arguments else { return Err(no_overload()) };
-    Quantity::parse(text).map(Val::Quantity).ok_or_else(|| fault(QuantityError.to_string()))
+    text.parse().map(Val::Quantity).map_err(|error: QuantityError| fault(error.to_string()))
 }
 
 pub(crate) fn is_quantity<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {

@@ -22,6 +22,8 @@ const UNITS: [(&str, i128); 8] = [
     ("m", 60_000_000_000),
     ("h", 3_600_000_000_000),
 ];
+/// Nanoseconds of a second.
+const NANOSECONDS: i64 = 1_000_000_000;
 /// Digits of a number that are read. No duration needs more in front of the point, none shows more behind it.
 const DIGITS_MAX: usize = 18;
 
@@ -101,9 +103,17 @@ fn scaled(number: &str, unit: i128) -> Option<i128> {
     digits(whole)?.checked_mul(unit)?.checked_add(part)
 }
 
-/// A time of RFC 3339.
+/// A time of RFC 3339 with capital letters and without leap seconds, in the years of the language.
 pub(crate) fn parse_timestamp(text: &str) -> Option<OffsetDateTime> {
-    OffsetDateTime::parse(text, &Rfc3339).ok().and_then(in_range)
+    parse_any_year(text).and_then(in_range)
+}
+
+/// The same in any year that has four digits.
+fn parse_any_year(text: &str) -> Option<OffsetDateTime> {
+    let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    // The library also reads small letters, and a leap second as the last nanosecond before it.
+    let has_form = text.get(10..11) == Some("T") && text.get(17..19) != Some("60") && !text.ends_with('z');
+    has_form.then_some(time)
 }
 
 pub(crate) fn duration<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
@@ -124,9 +134,10 @@ pub(crate) fn timestamp<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome
         [Val::Int(seconds)] => of_time(OffsetDateTime::from_unix_timestamp(*seconds).ok()),
         [Val::Text(text)] => {
             run.read_bytes(text.len())?;
-            parse_timestamp(text)
-                .map(Val::Timestamp)
-                .ok_or_else(|| fault("type conversion error from 'string' to 'google.protobuf.Timestamp'"))
+            match parse_any_year(text) {
+                Some(time) => of_time(Some(time)),
+                None => Err(fault("type conversion error from 'string' to 'google.protobuf.Timestamp'")),
+            }
         }
         _ => Err(no_overload()),
     }
@@ -137,13 +148,12 @@ pub(crate) fn text_of_timestamp(time: OffsetDateTime) -> Result<String, Failure>
     time.format(&Rfc3339).map_err(|_| time_range())
 }
 
-/// Seconds with as many decimal places as they need.
+/// Seconds with as many decimal places as the nearest double needs: the reference writes its durations as doubles.
+#[expect(clippy::cast_precision_loss, reason = "the reference rounds")]
 pub(crate) fn text_of_duration(nanoseconds: i64) -> String {
-    let sign = if nanoseconds < 0 { "-" } else { "" };
-    let nanoseconds = nanoseconds.unsigned_abs();
-    let text = format!("{}.{:09}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    format!("{sign}{text}s")
+    let seconds =
+        (nanoseconds / NANOSECONDS) as f64 + (nanoseconds % NANOSECONDS) as f64 / NANOSECONDS as f64;
+    format!("{seconds}s")
 }
 
 /// A part of a time.
@@ -203,4 +213,37 @@ pub(crate) fn seconds<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<
 /// Milliseconds: of a time those of its second, of a duration all.
 pub(crate) fn milliseconds<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
     part_or_length(arguments, |time| i64::from(time.millisecond()), 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_form_of_the_reference() {
+        assert!(parse_timestamp("2024-01-01T00:00:00.5-14:00").is_some());
+        for text in [
+            "2024-01-01t00:00:00Z",
+            "2024-01-01T00:00:00z",
+            "2024-01-01T23:59:60Z",
+            "2024-01-01T24:00:00Z",
+            "0000-01-01T00:00:00Z",
+        ] {
+            assert_eq!(parse_timestamp(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_written_as_doubles() {
+        for (nanoseconds, text) in [
+            (0, "0s"),
+            (-1_500_000_000, "-1.5s"),
+            (1, "0.000000001s"),
+            (93_600_250_000_000, "93600.25s"),
+            // The double has no room for the last digits.
+            (i64::MAX, "9223372036.854776s"),
+        ] {
+            assert_eq!(text_of_duration(nanoseconds), text);
+        }
+    }
 }

@@ -1,13 +1,19 @@
 //! Functions, each with its cost.
 
 use super::plain::Plain;
+use super::{addresses, amounts, formats, names, patterns, times};
 
 /// The value of a call and its cost, or the text of its fault.
-type Called = Result<(Plain, u64), String>;
+pub(super) type Called = Result<(Plain, u64), String>;
 
 /// `size` times `tenths` tenths, rounded up.
-fn tenths(size: u64, tenths: u64) -> u64 {
+pub(super) fn tenths(size: u64, tenths: u64) -> u64 {
     (size * tenths).div_ceil(10)
+}
+
+/// The cost of reading a text.
+pub(super) fn scan(text: &str) -> u64 {
+    tenths(crate::length(text.chars().count()), 1)
 }
 
 /// A value as messages write it.
@@ -17,6 +23,10 @@ pub(super) fn text(value: &Plain) -> String {
         Plain::Int(number) => number.to_string(),
         Plain::Bool(truth) => truth.to_string(),
         Plain::Double(number) => number.to_string(),
+        Plain::Duration(nanoseconds) => times::text_of_duration(*nanoseconds),
+        Plain::Time(time) => times::text_of_time(*time),
+        Plain::Address(address) => addresses::text_of_address(address),
+        Plain::Network(address, bits) => format!("{}/{bits}", addresses::text_of_address(address)),
         other => panic!("no message writes {other:?}"),
     }
 }
@@ -30,7 +40,13 @@ fn boolean(truth: bool, cost: u64) -> Called {
 }
 
 pub(super) fn call(name: &str, is_method: bool, arguments: &[Plain]) -> Called {
+    let of_types = [times::call, amounts::call, addresses::call, names::call, formats::call, of_optionals];
+    let mut called = of_types.into_iter().filter_map(|call| call(name, arguments));
+    if let Some(called) = called.next().or_else(|| patterns::call(name, is_method, arguments)) {
+        return called;
+    }
     match (name, arguments) {
+        ("_==_", [one, other]) if one.is_of_server() => boolean(one.equals(other), 1),
         ("_==_", [one, other]) => boolean(one.equals(other), tenths(one.size().min(other.size()), 1)),
         ("_!=_", [one, other]) => boolean(!one.equals(other), tenths(one.size().min(other.size()), 1)),
         ("_<_" | "_<=_" | "_>_" | "_>=_", [one, other]) => {
@@ -60,7 +76,46 @@ pub(super) fn call(name: &str, is_method: bool, arguments: &[Plain]) -> Called {
         }
         ("@in", [key, map]) => boolean(map.get(key).is_some(), 1),
         ("size", [of]) => int(i64::try_from(of.size()).ok()),
+        ("dyn", [value]) => Ok((value.clone(), 1)),
+        ("string", [value]) => Ok((Plain::Text(text(value)), 1)),
+        ("_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "-_" | "int" | "double", arguments) => {
+            arithmetic(name, arguments)
+        }
+        (name, [Plain::Text(of), rest @ ..]) => of_text(name, of, rest),
+        (name, [Plain::List(items), rest @ ..]) => of_list(name, items, rest),
+        ("lists.range", [Plain::Int(end)]) => {
+            let items: Vec<Plain> = (0..*end).map(Plain::Int).collect();
+            let cost = crate::length(items.len()) + 11;
+            Ok((Plain::List(items), cost))
+        }
+        other => panic!("no expression here calls {other:?}"),
+    }
+}
+
+/// Calls that make or read optionals, and those that macros make of maps.
+fn of_optionals(name: &str, arguments: &[Plain]) -> Option<Called> {
+    Some(match (name, arguments) {
         ("optional.of", [value]) => Ok((Plain::Optional(Some(Box::new(value.clone()))), 1)),
+        ("optional.ofNonZeroValue", [value]) => {
+            Ok((Plain::Optional((!value.is_zero()).then(|| Box::new(value.clone()))), 1))
+        }
+        ("optional.unwrap", [Plain::List(items)]) => {
+            let some = items.iter().filter_map(|item| match item {
+                Plain::Optional(value) => value.as_deref().cloned(),
+                other => panic!("{other:?} is no optional"),
+            });
+            Ok((Plain::List(some.collect()), 1))
+        }
+        ("@merge", [Plain::Map(map), Plain::Map(entries)]) => {
+            let mut map = map.clone();
+            for (key, value) in entries {
+                if map.iter().any(|(own, _)| own.equals(key)) {
+                    return Some(Err(format!("insert failed: key {} already exists", text(key))));
+                }
+                map.push((key.clone(), value.clone()));
+            }
+            Ok((Plain::Map(map), 1))
+        }
         ("optional.none", []) => Ok((Plain::Optional(None), 1)),
         ("hasValue", [Plain::Optional(value)]) => boolean(value.is_some(), 1),
         ("value", [Plain::Optional(Some(value))]) => Ok(((**value).clone(), 1)),
@@ -70,25 +125,13 @@ pub(super) fn call(name: &str, is_method: bool, arguments: &[Plain]) -> Called {
         ("@insert", [Plain::Map(map), key, value]) => {
             let mut map = map.clone();
             if map.iter().any(|(own, _)| own.equals(key)) {
-                return Err(format!("insert failed: key {} already exists", text(key)));
+                return Some(Err(format!("insert failed: key {} already exists", text(key))));
             }
             map.push((key.clone(), value.clone()));
             Ok((Plain::Map(map), 1))
         }
-        ("dyn", [value]) => Ok((value.clone(), 1)),
-        ("string", [value]) => Ok((Plain::Text(text(value)), 1)),
-        ("_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "-_" | "int" | "double", arguments) => {
-            arithmetic(name, arguments)
-        }
-        (name, [Plain::Text(of), rest @ ..]) => of_text(name, is_method, of, rest),
-        (name, [Plain::List(items), rest @ ..]) => of_list(name, items, rest),
-        ("lists.range", [Plain::Int(end)]) => {
-            let items: Vec<Plain> = (0..*end).map(Plain::Int).collect();
-            let cost = crate::length(items.len()) + 11;
-            Ok((Plain::List(items), cost))
-        }
-        other => panic!("no expression here calls {other:?}"),
-    }
+        _ => return None,
+    })
 }
 
 fn arithmetic(name: &str, arguments: &[Plain]) -> Called {
@@ -132,7 +175,7 @@ fn kind(number: &Plain) -> &'static str {
     if let Plain::Int(_) = number { "int" } else { "double" }
 }
 
-fn of_text(name: &str, is_method: bool, of: &str, rest: &[Plain]) -> Called {
+fn of_text(name: &str, of: &str, rest: &[Plain]) -> Called {
     let letters: Vec<char> = of.chars().collect();
     let size = crate::length(letters.len());
     let out_of_range = |at: i64| Err(format!("index out of range: {at}"));
@@ -143,24 +186,9 @@ fn of_text(name: &str, is_method: bool, of: &str, rest: &[Plain]) -> Called {
             let other = crate::length(part.chars().count());
             boolean(of.contains(part.as_str()), tenths(size, 1) * tenths(other, 1))
         }
-        // Patterns here are letters that mean themselves, at the start of the text or anywhere.
-        ("matches", [Plain::Text(pattern)]) => {
-            let holds = match pattern.strip_prefix('^') {
-                Some(start) => of.starts_with(start),
-                None => of.contains(pattern.as_str()),
-            };
-            let cost = tenths(size + 1, 1) * crate::length(pattern.chars().count()).div_ceil(4);
-            boolean(holds, if is_method { cost } else { 1 })
-        }
         ("lowerAscii", []) => Ok((Plain::Text(of.to_ascii_lowercase()), tenths(size, 1))),
         ("upperAscii", []) => Ok((Plain::Text(of.to_ascii_uppercase()), tenths(size, 1))),
         ("trim", []) => Ok((Plain::Text(of.trim().to_owned()), tenths(size, 1))),
-        ("indexOf", [Plain::Text(part)]) => {
-            let part: Vec<char> = part.chars().collect();
-            let at = (0..=letters.len()).find(|at| letters[*at..].starts_with(&part));
-            let at = at.map_or(-1, |at| i64::try_from(at).unwrap());
-            Ok((Plain::Int(at), crate::length(of.len()) / 10))
-        }
         ("charAt", [Plain::Int(at)]) => match usize::try_from(*at) {
             Ok(place) if place <= letters.len() => {
                 Ok((Plain::Text(letters.get(place).map(char::to_string).unwrap_or_default()), 1))
@@ -204,16 +232,20 @@ fn of_text(name: &str, is_method: bool, of: &str, rest: &[Plain]) -> Called {
 fn of_list(name: &str, items: &[Plain], rest: &[Plain]) -> Called {
     let size = crate::length(items.len());
     let traversal: u64 = items.iter().map(Plain::traversal).sum();
-    let pairs = match items.first() {
-        Some(Plain::Text(_)) => size * size * 21 / 10 + 11,
-        _ => size * size * 2 + 11,
-    };
     match (name, rest) {
         (name, [Plain::List(other)]) if name.starts_with("sets.") => of_sets(name, items, other),
+        ("sort" | "distinct" | "@sortByAssociatedKeys", rest) => ordered(name, items, rest),
         ("isSorted", []) => {
             let holds =
                 items.windows(2).all(|pair| !pair[0].order(&pair[1]).is_some_and(std::cmp::Ordering::is_gt));
             boolean(holds, traversal)
+        }
+        ("sum", []) if matches!(items.first(), Some(Plain::Duration(_))) => {
+            let mut sum = Plain::Duration(0);
+            for item in items {
+                (sum, _) = call("_+_", false, &[sum, item.clone()])?;
+            }
+            Ok((sum, traversal))
         }
         ("sum", []) => {
             let mut sum: Option<i64> = Some(0);
@@ -248,12 +280,6 @@ fn of_list(name: &str, items: &[Plain], rest: &[Plain]) -> Called {
             });
             Ok((Plain::List(flat.collect()), size + 11))
         }
-        ("distinct", []) => Ok((Plain::List(kept_once(items)), pairs)),
-        ("sort", []) => {
-            let mut sorted = items.to_vec();
-            sorted.sort_by(|one, other| one.order(other).unwrap_or(std::cmp::Ordering::Equal));
-            Ok((Plain::List(sorted), pairs))
-        }
         ("reverse", []) => Ok((Plain::List(items.iter().rev().cloned().collect()), size + 11)),
         ("join", rest) => {
             let separator = match rest {
@@ -264,6 +290,30 @@ fn of_list(name: &str, items: &[Plain], rest: &[Plain]) -> Called {
             let joined = Plain::Text(parts.join(separator));
             let cost = tenths(joined.size(), 2);
             Ok((joined, cost))
+        }
+        other => panic!("no expression here calls {other:?}"),
+    }
+}
+
+/// The cost of comparing each item with each other.
+fn pairs(items: &[Plain]) -> u64 {
+    let size = crate::length(items.len());
+    let is_text = matches!(items.first(), Some(Plain::Text(_)));
+    (if is_text { size * size * 21 / 10 } else { size * size * 2 }) + 11
+}
+
+fn ordered(name: &str, items: &[Plain], rest: &[Plain]) -> Called {
+    match (name, rest) {
+        ("distinct", []) => Ok((Plain::List(kept_once(items)), pairs(items))),
+        ("@sortByAssociatedKeys", [Plain::List(keys)]) => {
+            let mut places: Vec<usize> = (0..items.len()).collect();
+            places.sort_by(|one, other| keys[*one].order(&keys[*other]).unwrap_or(std::cmp::Ordering::Equal));
+            Ok((Plain::List(places.into_iter().map(|at| items[at].clone()).collect()), pairs(keys)))
+        }
+        ("sort", []) => {
+            let mut sorted = items.to_vec();
+            sorted.sort_by(|one, other| one.order(other).unwrap_or(std::cmp::Ordering::Equal));
+            Ok((Plain::List(sorted), pairs(items)))
         }
         other => panic!("no expression here calls {other:?}"),
     }

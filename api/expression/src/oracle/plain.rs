@@ -3,6 +3,7 @@
 use orch_schema::value::Value;
 
 use super::shape::Shape;
+use super::times;
 use crate::value::{Map, Val};
 
 /// A value.
@@ -15,6 +16,40 @@ pub(super) enum Plain {
     List(Vec<Plain>),
     Map(Vec<(Plain, Plain)>),
     Optional(Option<Box<Plain>>),
+    /// Nanoseconds.
+    Duration(i128),
+    /// Nanoseconds since 1970.
+    Time(i128),
+    /// Nano-units.
+    Amount(i128),
+    Version(Version),
+    Address(Address),
+    /// An address, and the bits of its prefix.
+    Network(Address, u32),
+    Link(Link),
+    /// The name of a format, and the characters of its pattern.
+    Format(&'static str, u64),
+}
+
+/// A semantic version: its three numbers, and the parts before build metadata.
+#[derive(Clone, Debug)]
+pub(super) struct Version {
+    pub(super) numbers: [u64; 3],
+    pub(super) before: Vec<String>,
+}
+
+/// The bytes of an address: four or sixteen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Address(pub(super) Vec<u8>);
+
+/// The parts of a locator, and its text.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) scheme: String,
+    pub(super) host: String,
+    pub(super) path: String,
+    pub(super) query: String,
+    pub(super) text: String,
 }
 
 impl Plain {
@@ -24,6 +59,8 @@ impl Plain {
             (Value::Bool(truth), _) => Plain::Bool(*truth),
             (Value::Number(number), Shape::Int) => Plain::Int(number.as_i64().unwrap()),
             (Value::Number(number), _) => Plain::Double(number.as_f64().unwrap()),
+            (Value::String(text), Shape::Duration) => Plain::Duration(times::duration(text).unwrap()),
+            (Value::String(text), Shape::Time) => Plain::Time(times::time(text).unwrap()),
             (Value::String(text), _) => Plain::Text(text.to_string()),
             (Value::Array(items), Shape::List(_, item)) => {
                 Plain::List(items.iter().map(|value| Plain::of(value, item)).collect())
@@ -48,7 +85,9 @@ impl Plain {
             Plain::Text(text) => text.chars().count(),
             Plain::List(items) => items.len(),
             Plain::Map(entries) => entries.len(),
-            Plain::Bool(_) | Plain::Int(_) | Plain::Double(_) | Plain::Optional(_) => 1,
+            Plain::Address(Address(bytes)) => bytes.len(),
+            Plain::Network(_, bits) => usize::try_from(*bits).unwrap().div_ceil(8),
+            _ => 1,
         })
     }
 
@@ -60,7 +99,34 @@ impl Plain {
             Plain::Map(entries) => {
                 entries.iter().map(|(key, value)| key.traversal() + value.traversal()).sum()
             }
-            Plain::Bool(_) | Plain::Int(_) | Plain::Double(_) | Plain::Optional(_) => 1,
+            _ => 1,
+        }
+    }
+
+    /// Whether the value has a type that the language itself does not have.
+    pub(super) fn is_of_server(&self) -> bool {
+        matches!(
+            self,
+            Plain::Amount(_)
+                | Plain::Version(_)
+                | Plain::Address(_)
+                | Plain::Network(..)
+                | Plain::Link(_)
+                | Plain::Format(..)
+        )
+    }
+
+    /// Whether it is the value that its type has where nothing is set.
+    pub(super) fn is_zero(&self) -> bool {
+        match self {
+            Plain::Bool(truth) => !truth,
+            Plain::Int(number) => *number == 0,
+            Plain::Double(number) => *number == 0.0,
+            Plain::Text(_) | Plain::List(_) | Plain::Map(_) => self.size() == 0,
+            Plain::Optional(value) => value.is_none(),
+            Plain::Duration(nanoseconds) => *nanoseconds == 0,
+            Plain::Time(time) => Some(*time) == times::time("0001-01-01T00:00:00Z"),
+            _ => false,
         }
     }
 
@@ -88,11 +154,17 @@ impl Plain {
             }
             (Plain::Optional(None), Plain::Optional(None)) => true,
             (Plain::Optional(Some(one)), Plain::Optional(Some(other))) => one.equals(other),
+            (Plain::Address(one), Plain::Address(other)) => one == other,
+            (Plain::Network(one, bits), Plain::Network(other, others)) => (one, bits) == (other, others),
+            (Plain::Link(one), Plain::Link(other)) => one.text == other.text,
+            (Plain::Format(one, _), Plain::Format(other, _)) => one == other,
+            (Plain::Amount(one), Plain::Amount(other)) => one == other,
+            (Plain::Version(one), Plain::Version(other)) => one.precedence(other).is_eq(),
             _ => self.order(other) == Some(std::cmp::Ordering::Equal),
         }
     }
 
-    /// The order of numbers, texts and truth values.
+    /// The order of numbers, texts, truth values, durations and times.
     pub(super) fn order(&self, other: &Plain) -> Option<std::cmp::Ordering> {
         match (self, other) {
             (Plain::Int(one), Plain::Int(other)) => Some(one.cmp(other)),
@@ -101,6 +173,9 @@ impl Plain {
             (Plain::Double(one), Plain::Int(other)) => rounded(*other, *one).map(std::cmp::Ordering::reverse),
             (Plain::Text(one), Plain::Text(other)) => Some(one.cmp(other)),
             (Plain::Bool(one), Plain::Bool(other)) => Some(one.cmp(other)),
+            (Plain::Duration(one), Plain::Duration(other)) | (Plain::Time(one), Plain::Time(other)) => {
+                Some(one.cmp(other))
+            }
             _ => None,
         }
     }

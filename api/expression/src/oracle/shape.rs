@@ -45,7 +45,26 @@ pub(super) enum Shape {
     /// From texts, with the most entries.
     Map(usize, Box<Shape>),
     Object(Vec<(&'static str, Shape)>),
+    Duration,
+    Time,
+    /// Of the server's libraries: no document has them.
+    Amount,
+    Version,
+    Address,
+    Network,
+    Link,
 }
+
+/// Durations of documents.
+const DURATIONS: [&str; 5] = ["0s", "90m", "-1.5s", "26h0.25s", "2562046h0.000000001s"];
+/// Times of documents.
+const TIMES: [&str; 5] = [
+    "2024-02-29T23:59:59Z",
+    "1969-12-31T23:59:59.5Z",
+    "2026-07-01T10:20:30.123456789+05:30",
+    "0001-01-01T00:00:00Z",
+    "9999-12-31T23:59:59.999Z",
+];
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 /// The longest key of a map.
@@ -63,14 +82,16 @@ impl Shape {
     }
 
     fn any(bytes: &mut Bytes<'_>, levels: usize) -> Shape {
-        let choices = if levels == 0 { 4 } else { 9 };
+        let choices = if levels == 0 { 6 } else { 11 };
         match bytes.below(choices) {
             0 => Shape::Int,
             1 => Shape::Text([4, 25, 0][bytes.below(3)]),
             2 => Shape::Bool,
             3 => Shape::Double,
-            4..=6 => Shape::List(bytes.below(5), Box::new(Shape::any(bytes, levels - 1))),
-            7 => Shape::Map(bytes.below(4), Box::new(Shape::any(bytes, levels - 1))),
+            4 => Shape::Duration,
+            5 => Shape::Time,
+            6..=8 => Shape::List(bytes.below(5), Box::new(Shape::any(bytes, levels - 1))),
+            9 => Shape::Map(bytes.below(4), Box::new(Shape::any(bytes, levels - 1))),
             _ => Shape::object(bytes, levels - 1),
         }
     }
@@ -82,6 +103,8 @@ impl Shape {
             Shape::Double => json!({"type": "number"}),
             Shape::Bool => json!({"type": "boolean"}),
             Shape::Text(most) => json!({"type": "string", "maxLength": *most}),
+            Shape::Duration => json!({"type": "string", "format": "duration"}),
+            Shape::Time => json!({"type": "string", "format": "date-time"}),
             Shape::List(most, item) => json!({"type": "array", "maxItems": *most, "items": item.schema()}),
             Shape::Map(most, value) => {
                 json!({"type": "object", "maxProperties": *most, "additionalProperties": value.schema()})
@@ -91,6 +114,7 @@ impl Shape {
                     members.iter().map(|(name, shape)| (SmolStr::new(name), shape.schema())).collect();
                 json!({"type": "object", "properties": Value::Object(properties)})
             }
+            other => panic!("no schema has {other:?}"),
         }
     }
 
@@ -101,6 +125,8 @@ impl Shape {
             Shape::Double => json!([0.5, 1.0, -2.25, 1e300][bytes.below(4)]),
             Shape::Bool => json!(bytes.below(2) == 1),
             Shape::Text(most) => json!(bytes.text(*most)),
+            Shape::Duration => json!(bytes.one_of(&DURATIONS)),
+            Shape::Time => json!(bytes.one_of(&TIMES)),
             Shape::List(most, item) => {
                 let length = bytes.below(*most + 1);
                 Value::Array((0..length).map(|_| item.document(bytes)).collect())
@@ -119,6 +145,7 @@ impl Shape {
                 }
                 Value::Object(made)
             }
+            other => panic!("no document has {other:?}"),
         }
     }
 
@@ -155,11 +182,11 @@ impl Sizes for ShapeSizes<'_> {
             };
         }
         Some(match shape {
-            Shape::Int | Shape::Double | Shape::Bool => Range::exactly(1),
+            Shape::Object(members) => Range::new(0, crate::length(members.len())),
             Shape::Text(most) | Shape::List(most, _) | Shape::Map(most, _) => {
                 Range::new(0, crate::length(*most))
             }
-            Shape::Object(members) => Range::new(0, crate::length(members.len())),
+            _ => Range::exactly(1),
         })
     }
 }

@@ -11,10 +11,10 @@ use super::plain::Plain;
 pub(super) type Told = Result<Plain, String>;
 
 /// Conversions of literals are literals.
-const CONVERSIONS: [&str; 5] = ["bool", "double", "dyn", "int", "string"];
+const CONVERSIONS: [&str; 7] = ["bool", "double", "duration", "dyn", "int", "string", "timestamp"];
 
 /// Names before those of functions.
-const FAMILIES: [&str; 3] = ["lists", "optional", "sets"];
+const FAMILIES: [&str; 6] = ["format", "ip", "lists", "optional", "sets", "strings"];
 
 pub(super) struct Walk {
     pub(super) cost: u64,

@@ -6,7 +6,7 @@ use super::shape::{Bytes, Shape};
 const LEVELS: usize = 4;
 
 pub(super) struct Writer<'w, 'b> {
-    bytes: &'w mut Bytes<'b>,
+    pub(super) bytes: &'w mut Bytes<'b>,
     /// Variables by name, the newest last.
     names: Vec<(String, Shape)>,
 }
@@ -61,11 +61,14 @@ impl<'w, 'b> Writer<'w, 'b> {
             Shape::List(_, item) => self.list(item, levels),
             Shape::Map(_, value) => self.map(value, levels),
             Shape::Object(_) => self.leaf(shape),
+            Shape::Duration => self.duration(levels),
+            Shape::Time => self.time(levels),
+            other => self.of_server(other, levels),
         }
     }
 
     /// A place or a literal.
-    fn leaf(&mut self, shape: &Shape) -> String {
+    pub(super) fn leaf(&mut self, shape: &Shape) -> String {
         if self.bytes.below(4) != 0
             && let Some((place, _)) = self.place(|found| found.is_like(shape))
         {
@@ -83,6 +86,7 @@ impl<'w, 'b> Writer<'w, 'b> {
                 Some((place, _)) => place,
                 None => "self".to_owned(),
             },
+            other => self.made(other),
         }
     }
 
@@ -98,7 +102,20 @@ impl<'w, 'b> Writer<'w, 'b> {
             return format!("{place}.?{}.orValue({other})", self.bytes.one_of(&fits));
         }
         let list = self.list(shape, levels);
-        match self.bytes.below(5) {
+        match self.bytes.below(8) {
+            5 => format!("optional.ofNonZeroValue({other}).orValue({other})"),
+            6 => {
+                let made = self.loop_over_list(&format!("{list}.first()"), shape, |writer, name| {
+                    format!("optMap({name}, {})", writer.of(shape, levels))
+                });
+                format!("{made}.orValue({other})")
+            }
+            7 => {
+                let made = self.loop_over_list(&format!("{list}.last()"), shape, |writer, name| {
+                    format!("optFlatMap({name}, optional.of({}))", writer.of(shape, levels))
+                });
+                format!("{made}.value()")
+            }
             0 => format!("{list}.first().orValue({other})"),
             1 => format!("{list}.last().or(optional.of({other})).value()"),
             2 => format!("{list}[?{}].orValue({other})", self.int(levels)),
@@ -107,15 +124,11 @@ impl<'w, 'b> Writer<'w, 'b> {
         }
     }
 
-    fn boolean(&mut self, levels: usize) -> String {
+    pub(super) fn boolean(&mut self, levels: usize) -> String {
         let Some(levels) = levels.checked_sub(1) else { return self.leaf(&Shape::Bool) };
-        let scalar = match self.bytes.below(4) {
-            0 => Shape::Int,
-            1 => Shape::Text(0),
-            2 => Shape::Double,
-            _ => Shape::Bool,
-        };
-        match self.bytes.below(16) {
+        let scalars = [Shape::Int, Shape::Text(0), Shape::Double, Shape::Bool, Shape::Duration, Shape::Time];
+        let scalar = scalars[self.bytes.below(scalars.len())].clone();
+        match self.bytes.below(20) {
             0 => self.leaf(&Shape::Bool),
             1 => format!("!({})", self.boolean(levels)),
             2 => format!("({} && {})", self.boolean(levels), self.boolean(levels)),
@@ -151,6 +164,7 @@ impl<'w, 'b> Writer<'w, 'b> {
                 let function = self.bytes.one_of(&["sets.contains", "sets.equivalent", "sets.intersects"]);
                 format!("{function}({}, {})", self.list(&scalar, levels), self.list(&scalar, levels))
             }
+            15..=18 => self.truth_of_server(levels),
             _ => match self.bytes.below(2) {
                 0 => format!("{}.isSorted()", self.list(&scalar, levels)),
                 _ => format!("(dyn({}) == dyn({}))", self.int(levels), self.double(levels)),
@@ -164,8 +178,8 @@ impl<'w, 'b> Writer<'w, 'b> {
             0 => format!("{text}.contains({other})"),
             1 => format!("{text}.startsWith({other})"),
             2 => format!("{text}.endsWith({other})"),
-            3 => format!("{text}.matches('{}')", self.bytes.one_of(&["a", "^ab", "^", "éa", "b7"])),
-            _ => format!("matches({text}, '{}')", self.bytes.one_of(&["a", "^A"])),
+            3 => format!("{text}.matches(r'{}')", self.whole_pattern()),
+            _ => format!("matches({text}, r'{}')", self.whole_pattern()),
         }
     }
 
@@ -216,9 +230,9 @@ impl<'w, 'b> Writer<'w, 'b> {
         format!("{range}.{text}")
     }
 
-    fn int(&mut self, levels: usize) -> String {
+    pub(super) fn int(&mut self, levels: usize) -> String {
         let Some(levels) = levels.checked_sub(1) else { return self.leaf(&Shape::Int) };
-        match self.bytes.below(8) {
+        match self.bytes.below(10) {
             0 => self.leaf(&Shape::Int),
             1 | 2 => {
                 let operator = self.bytes.one_of(&["+", "-", "*", "/", "%"]);
@@ -230,11 +244,12 @@ impl<'w, 'b> Writer<'w, 'b> {
                 1 => format!("{}.size()", self.list(&Shape::Text(0), levels)),
                 _ => format!("size({})", self.map(&Shape::Int, levels)),
             },
-            5 => format!("{}.indexOf({})", self.text(levels), self.text(levels)),
+            5 => self.place_in_text(levels),
             6 => {
                 let function = self.bytes.one_of(&["sum", "min", "max"]);
                 format!("{}.{function}()", self.list(&Shape::Int, levels))
             }
+            7 | 8 => self.int_of_server(levels),
             _ => match self.bytes.below(3) {
                 0 => format!("int({})", self.double(levels)),
                 1 => format!("{}.indexOf({})", self.list(&Shape::Int, levels), self.int(levels)),
@@ -245,8 +260,9 @@ impl<'w, 'b> Writer<'w, 'b> {
 
     fn double(&mut self, levels: usize) -> String {
         let Some(levels) = levels.checked_sub(1) else { return self.leaf(&Shape::Double) };
-        match self.bytes.below(4) {
+        match self.bytes.below(5) {
             0 => self.leaf(&Shape::Double),
+            4 => format!("{}.asApproximateFloat()", self.of_server(&Shape::Amount, levels)),
             1 => format!("double({})", self.int(levels)),
             2 => format!("(-({}))", self.double(levels)),
             _ => {
@@ -256,9 +272,12 @@ impl<'w, 'b> Writer<'w, 'b> {
         }
     }
 
-    fn text(&mut self, levels: usize) -> String {
+    pub(super) fn text(&mut self, levels: usize) -> String {
         let Some(levels) = levels.checked_sub(1) else { return self.leaf(&Shape::Text(0)) };
-        match self.bytes.below(9) {
+        match self.bytes.below(13) {
+            8 | 9 => self.text_of_server(levels),
+            10 => self.text_with_bound(levels),
+            11 => self.formatted(levels),
             0 => self.leaf(&Shape::Text(0)),
             1 => format!("({} + {})", self.text(levels), self.text(levels)),
             2 => {
@@ -280,7 +299,7 @@ impl<'w, 'b> Writer<'w, 'b> {
         }
     }
 
-    fn list(&mut self, item: &Shape, levels: usize) -> String {
+    pub(super) fn list(&mut self, item: &Shape, levels: usize) -> String {
         let shape = Shape::List(0, Box::new(item.clone()));
         let Some(levels) = levels.checked_sub(1) else { return self.leaf(&shape) };
         let is_scalar = !matches!(item, Shape::List(..) | Shape::Map(..) | Shape::Object(_));
@@ -309,7 +328,8 @@ impl<'w, 'b> Writer<'w, 'b> {
                 let range = self.list(&Shape::Text(0), levels);
                 self.names.push(("x".to_owned(), Shape::Int));
                 self.names.push(("y".to_owned(), Shape::Text(0)));
-                let text = format!("{range}.transformList(x, y, {})", self.of(item, levels));
+                let filter = self.filter(levels);
+                let text = format!("{range}.transformList(x, y, {filter}{})", self.of(item, levels));
                 self.names.truncate(self.names.len() - 2);
                 text
             }
@@ -318,9 +338,19 @@ impl<'w, 'b> Writer<'w, 'b> {
                 let function = self.bytes.one_of(&["distinct", "reverse"]);
                 format!("{}.{function}()", self.list(item, levels))
             }
-            9 if is_scalar => format!("{}.sort()", self.list(item, levels)),
+            9 if is_scalar && self.bytes.below(2) == 0 => format!("{}.sort()", self.list(item, levels)),
+            9 => {
+                // The reference does not say in which order items with equal keys stand.
+                let list = self.list(item, levels);
+                format!("{list}.sortBy(x, {})", self.bytes.one_of(&["0", "true", "'a'"]))
+            }
+            10 if self.bytes.below(3) == 0 => {
+                let list = self.list(item, levels);
+                format!("optional.unwrap([{list}.first(), {list}[?{}]])", self.int(levels))
+            }
             _ => match (item, self.bytes.below(2)) {
                 (Shape::Int, 0) => format!("lists.range({})", self.bytes.one_of(&["0", "3", "5"])),
+                (Shape::Text(_), 0) if self.bytes.below(2) == 0 => self.matched(levels),
                 (Shape::Text(_), 0) => format!("{}.split({})", self.text(levels), self.text(levels)),
                 _ => format!("[{}, {}].flatten()", self.list(item, levels), self.list(item, levels)),
             },
@@ -341,6 +371,11 @@ impl<'w, 'b> Writer<'w, 'b> {
         format!("{range}.{text}")
     }
 
+    /// The filter of a loop with two variables, with the comma behind it; mostly nothing.
+    fn filter(&mut self, levels: usize) -> String {
+        if self.bytes.below(3) == 0 { format!("{}, ", self.boolean(levels)) } else { String::new() }
+    }
+
     fn map(&mut self, value: &Shape, levels: usize) -> String {
         let shape = Shape::Map(0, Box::new(value.clone()));
         let Some(levels) = levels.checked_sub(1) else { return self.leaf(&shape) };
@@ -355,7 +390,15 @@ impl<'w, 'b> Writer<'w, 'b> {
                 let range = self.map(&Shape::Int, levels);
                 self.names.push(("x".to_owned(), Shape::Text(0)));
                 self.names.push(("y".to_owned(), Shape::Int));
-                let text = format!("{range}.transformMap(x, y, {})", self.of(value, levels));
+                let filter = self.filter(levels);
+                let text = match self.bytes.below(2) {
+                    0 => format!("{range}.transformMap(x, y, {filter}{})", self.of(value, levels)),
+                    _ => format!(
+                        "{range}.transformMapEntry(x, y, {filter}{{{}: {}}})",
+                        self.text(levels),
+                        self.of(value, levels)
+                    ),
+                };
                 self.names.truncate(self.names.len() - 2);
                 text
             }
@@ -375,6 +418,6 @@ fn add_places(text: &str, shape: &Shape, levels: usize, places: &mut Vec<(String
         }
         Shape::List(_, item) => add_places(&format!("{text}[0]"), item, levels, places),
         Shape::Map(_, value) => add_places(&format!("{text}['a']"), value, levels, places),
-        Shape::Int | Shape::Double | Shape::Bool | Shape::Text(_) => {}
+        _ => {}
     }
 }

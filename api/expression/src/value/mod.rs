@@ -204,7 +204,8 @@ impl<'v> Val<'v> {
             Val::Text(text) => text.is_empty(),
             Val::Bytes(bytes) => bytes.is_empty(),
             Val::Duration(nanoseconds) => *nanoseconds == 0,
-            Val::Timestamp(time) => time.unix_timestamp_nanos() == 0,
+            // The reference's zero is the first moment of the year 1, not 1970.
+            Val::Timestamp(time) => *time == time::macros::datetime!(0001-01-01 00:00 UTC),
             Val::List(list) => list.len() == 0,
             Val::Map(map) => map.len() == 0,
             Val::Optional(value) => value.is_none(),
