@@ -1,6 +1,7 @@
 //! The certificates of a directory as `orch certs init` lays it out, for one member.
 
 use std::fs;
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -8,9 +9,13 @@ use time::OffsetDateTime;
 
 use super::Check;
 use crate::certs::{Layout, inspect, is_about_to_expire};
+use crate::tls::{MaterialError, load_pair};
 
-/// The checks of the directory `dir` at `now`, for the member called `name` where that is given.
-pub(super) fn checks(dir: &Path, name: Option<&str>, now: OffsetDateTime) -> Vec<Check> {
+/// The next step for a pair that is no use.
+const RENEWAL: &str = "orch certs renew --dir DIR, where the authorities' keys are";
+
+/// The checks of the directory `dir` at `now`, for the member called `name` where that is given, which listens at `address`.
+pub(super) fn checks(dir: &Path, (name, address): (Option<&str>, &str), now: OffsetDateTime) -> Vec<Check> {
     let mut check = Check::passed("certificates", dir.display().to_string());
     let layout = Layout::new(dir);
     if !layout.authority_certificate().is_file() {
@@ -34,16 +39,63 @@ pub(super) fn checks(dir: &Path, name: Option<&str>, now: OffsetDateTime) -> Vec
     };
     check.looked_at += &format!(", member {member}");
     let files = layout.member(&member);
-    for path in [layout.authority_certificate(), layout.peer_authority_certificate()] {
-        certificate(&mut check, &path, now, "orch certs rotate-ca --dir DIR begin");
+    if !layout.peer_authority_certificate().is_file() {
+        let message = format!("there is no {}", layout.peer_authority_certificate().display());
+        check.fault(
+            message,
+            "copy it from the directory that orch certs init made: peers would not be believed",
+        );
     }
-    for path in [files.server_certificate, files.peer_certificate] {
-        certificate(&mut check, &path, now, "orch certs renew --dir DIR, where the authorities' keys are");
+    for path in [layout.authority_certificate(), layout.peer_authority_certificate()] {
+        if path.is_file() {
+            certificate(&mut check, &path, now, "orch certs rotate-ca --dir DIR begin");
+        }
+    }
+    for path in [&files.server_certificate, &files.peer_certificate] {
+        certificate(&mut check, path, now, RENEWAL);
+    }
+    host(&mut check, &files.server_certificate, address);
+    for (certificate, key) in
+        [(&files.server_certificate, &files.server_key), (&files.peer_certificate, &files.peer_key)]
+    {
+        pair(&mut check, certificate, key, now);
     }
     for path in [files.server_key, files.peer_key, layout.token_key()] {
         key(&mut check, &path);
     }
     vec![check]
+}
+
+/// Whether the server's certificate is for the address that it listens at. Where it listens at all of them, clients decide.
+fn host(check: &mut Check, path: &Path, address: &str) {
+    let bare = address.trim_start_matches('[').trim_end_matches(']');
+    let is_any = bare.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified());
+    let found = inspect(path).unwrap_or_default();
+    let Some(own) = found.first().filter(|_| !is_any) else { return };
+    // few: the names of one member.
+    if !own.hosts.iter().any(|host| host == bare) {
+        let message = format!(
+            "{} is not for {bare}, where it is served, but for {}",
+            path.display(),
+            own.hosts.join(", ")
+        );
+        let next = "remove the member's directory there and make it anew with that address: orch certs add --dir DIR --member \
+                    NAME=ADDRESS,...; or choose another --bind-address";
+        check.warn(message, next);
+    }
+}
+
+/// Whether a key is one, and that of its certificate. A file that cannot be read is told elsewhere.
+fn pair(check: &mut Check, certificate: &Path, key: &Path, now: OffsetDateTime) {
+    match load_pair(certificate, key, now) {
+        Err(error @ MaterialError::KeyMismatch { .. }) => check.fault(error.to_string(), RENEWAL),
+        Err(error @ (MaterialError::Malformed { .. } | MaterialError::Empty { .. }))
+            if error.path() == Some(key) =>
+        {
+            check.fault(error.to_string(), RENEWAL);
+        }
+        _ => {}
+    }
 }
 
 /// The names of the directories in `path`, in order.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use orch_raft::disk::MetaKey;
 use orch_raft::disk::rocks::layout::{FORMAT, STORE};
-use orch_raft::disk::rocks::{DataDirectory, Glance};
+use orch_raft::disk::rocks::{DataDirectory, Glance, OpenError};
 use orch_raft::member::DiskIdentity;
 
 use super::Check;
@@ -28,12 +28,12 @@ const ROOM_MIN: u64 = 1 << 30;
 /// The file that the measurement writes, and removes.
 const PROBE: &str = ".orch-doctor";
 
-/// The checks of `data_dir`.
-pub(super) fn checks(data_dir: &Path) -> Vec<Check> {
+/// The checks of `data_dir`, for the member called `name` where that is given.
+pub(super) fn checks(data_dir: &Path, name: Option<&str>) -> Vec<Check> {
     let (permissions, place) = permissions(data_dir);
     let mut checks = vec![permissions];
     if data_dir.join(STORE).join(FORMAT).is_file() {
-        checks.push(store(&data_dir.join(STORE)));
+        checks.push(store(&data_dir.join(STORE), name));
     }
     if let Some(place) = place {
         checks.push(room(&place));
@@ -90,16 +90,22 @@ fn permissions(data_dir: &Path) -> (Check, Option<PathBuf>) {
     (check, Some(place.to_owned()))
 }
 
-/// The store, if no process has it.
-fn store(path: &Path) -> Check {
+/// The store, if no process has it, which has to be that of the member called `name`.
+fn store(path: &Path, name: Option<&str>) -> Check {
     let mut check = Check::passed("store", path.display().to_string());
     let directory = match DataDirectory::lock(path) {
         Ok(directory) => directory,
         Err(error) => {
-            check.fault(
-                error.to_string(),
-                "a member that runs needs no doctor: orch cluster status; else stop what holds it",
-            );
+            let next = match error {
+                OpenError::InUse { .. } => {
+                    "a member that runs needs no doctor: orch cluster status; else stop what holds it"
+                }
+                OpenError::Format { .. } => {
+                    "a newer program wrote it: start that one, or name another directory with --data-dir"
+                }
+                _ => "give it to the user that the member runs as, or name another directory with --data-dir",
+            };
+            check.fault(error.to_string(), next);
             return check;
         }
     };
@@ -120,6 +126,14 @@ fn store(path: &Path) -> Check {
                 let last =
                     last.map_or_else(|| "without a log".to_owned(), |last| format!("log to entry {last}"));
                 check.looked_at += &format!(", of member {}, {last}", identity.name);
+                if let Some(name) = name.filter(|name| **name != *identity.name) {
+                    let message = format!("the data belongs to member {}, not to {name}", identity.name);
+                    let next = format!(
+                        "start it with --name {}, or name another directory with --data-dir",
+                        identity.name
+                    );
+                    check.fault(message, next);
+                }
             }
             Err(error) => check.fault(error.to_string(), "start the program that wrote it, or a newer one"),
         },
@@ -137,17 +151,19 @@ fn store(path: &Path) -> Check {
 fn room(place: &Path) -> Check {
     let mut check = Check::passed("room", place.display().to_string());
     match rustix::fs::statvfs(place) {
-        Ok(found) => {
-            let free = found.f_bavail.saturating_mul(found.f_frsize);
-            check.looked_at = format!("{} free on the disk of {}", bytes(free), place.display());
-            if free < ROOM_MIN {
-                let message = format!("a member needs {} at least, beside its reserve", bytes(ROOM_MIN));
-                check.fault(message, "make room, or name a directory on another disk with --data-dir");
-            }
-        }
+        Ok(found) => judge_room(&mut check, found.f_bavail.saturating_mul(found.f_frsize)),
         Err(error) => check.warn(format!("its free space is not known: {error}"), "use a local disk"),
     }
     check
+}
+
+/// Judges the free bytes of a disk.
+pub(super) fn judge_room(check: &mut Check, free: u64) {
+    check.looked_at = format!("{} free on the disk of {}", bytes(free), check.looked_at);
+    if free < ROOM_MIN {
+        let message = format!("a member needs {} at least, beside its reserve", bytes(ROOM_MIN));
+        check.fault(message, "make room, or name a directory on another disk with --data-dir");
+    }
 }
 
 /// Measures the disk of `place`.

@@ -83,10 +83,11 @@ pub fn doctor(arguments: &DoctorArgs, out: &mut impl Write) -> anyhow::Result<Ex
 }
 
 fn examine(arguments: &DoctorArgs, machine: &Machine) -> Vec<Check> {
-    let mut checks = disk::checks(&arguments.data_dir);
+    let mut checks = disk::checks(&arguments.data_dir, arguments.name.as_deref());
     checks.extend(machine::checks(arguments, machine));
     if let Some(dir) = &arguments.certs_dir {
-        checks.extend(certificates::checks(dir, arguments.name.as_deref(), machine.now));
+        let member = (arguments.name.as_deref(), &*arguments.bind_address);
+        checks.extend(certificates::checks(dir, member, machine.now));
     }
     checks
 }

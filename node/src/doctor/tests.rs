@@ -7,8 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Parser;
+use orch_proto::store::Identity;
 use orch_raft::disk::rocks::RocksDisk;
-use orch_raft::disk::rocks::layout::STORE;
+use orch_raft::disk::rocks::layout::{FORMAT, STORE};
+use orch_raft::disk::{Disk, MetaKey};
+use prost::Message;
 
 use super::*;
 use crate::certs::init;
@@ -65,82 +68,120 @@ fn a_sound_set_up_has_nothing_to_be_done() {
     assert_eq!(fs::read_dir(root.path().join("data")).unwrap().count(), 0, "it leaves nothing behind");
 }
 
+type Break = fn(&Path, &mut Machine);
+
+/// What breaks a set-up, the check that finds it, the exit code, and what is told.
+const TABLE: [(&str, Break, u8, &str, &str); 18] = [
+    ("open-files", |_, machine| machine.files = Some(1024), 3, "4096 open files", "LimitNOFILE"),
+    ("memory", |_, machine| machine.memory = Some(100 << 20), 3, "a member needs", "larger machine"),
+    ("clock", |_, machine| machine.keeps_time = false, 3, "no client of NTP", "chrony"),
+    ("clock", |_, machine| machine.now = OffsetDateTime::UNIX_EPOCH, 4, "before this program", "NTP"),
+    ("data-directory", |root, _| mode(&root.join("data"), 0o755), 3, "others than its owner", "chmod 700"),
+    (
+        "data-directory",
+        |root, _| {
+            fs::remove_dir(root.join("data")).unwrap();
+            fs::write(root.join("data"), "").unwrap();
+        },
+        4,
+        "is no directory",
+        "--data-dir",
+    ),
+    (
+        "certificates",
+        |root, _| fs::remove_file(root.join("certs/ca.crt")).unwrap(),
+        4,
+        "there is no",
+        "orch certs init",
+    ),
+    (
+        "certificates",
+        |root, _| fs::remove_file(root.join("certs/peer-ca.crt")).unwrap(),
+        4,
+        "peer-ca.crt",
+        "copy it from the directory",
+    ),
+    (
+        "certificates",
+        |root, _| {
+            drop(fs::copy(root.join("certs/members/b/peer.key"), root.join("certs/members/a/peer.key")))
+        },
+        4,
+        "does not belong to the certificate",
+        "orch certs renew",
+    ),
+    (
+        "certificates",
+        |root, _| fs::write(root.join("certs/members/a/server.key"), "x").unwrap(),
+        4,
+        "server.key",
+        "orch certs renew",
+    ),
+    (
+        "store",
+        |root, _| {
+            drop(RocksDisk::open(&root.join("data").join(STORE)).unwrap());
+            fs::write(root.join("data").join(STORE).join(FORMAT), "orch store 7\n").unwrap();
+        },
+        4,
+        "which this version does not know",
+        "a newer program wrote it",
+    ),
+    (
+        "store",
+        |root, _| {
+            let disk = RocksDisk::open(&root.join("data").join(STORE)).unwrap();
+            let identity = Identity { node: 7, name: "b".to_owned(), ..Identity::default() };
+            let (done, saved) = std::sync::mpsc::channel();
+            let told = Box::new(move |result| drop(done.send(result)));
+            disk.save_meta(MetaKey::Identity, identity.encode_to_vec().into(), Some(told)).unwrap();
+            saved.recv().unwrap().unwrap();
+        },
+        4,
+        "the data belongs to member b, not to a",
+        "--name b",
+    ),
+    (
+        "certificates",
+        |root, _| fs::remove_dir_all(root.join("certs/members/a")).unwrap(),
+        4,
+        "server.crt",
+        "orch certs renew",
+    ),
+    (
+        "certificates",
+        |root, _| fs::remove_file(root.join("certs/members/a/peer.key")).unwrap(),
+        4,
+        "peer.key cannot be read",
+        "copy",
+    ),
+    (
+        "certificates",
+        |root, _| mode(&root.join("certs/members/a/server.key"), 0o644),
+        3,
+        "others than its owner may read",
+        "chmod 600",
+    ),
+    (
+        "certificates",
+        |root, _| fs::write(root.join("certs/members/a/server.crt"), "x").unwrap(),
+        4,
+        "holds no certificate",
+        "orch certs renew",
+    ),
+    ("certificates", |_, machine| machine.now += time::Duration::days(5000), 4, "has expired", "orch certs"),
+    (
+        "certificates",
+        |_, machine| machine.now += time::Duration::days(360),
+        3,
+        "expires soon",
+        "orch certs renew",
+    ),
+];
+
 #[test]
 fn each_broken_set_up_is_named_with_the_next_step() {
-    type Break = fn(&Path, &mut Machine);
-    let table: [(&str, Break, u8, &str, &str); 13] = [
-        ("open-files", |_, machine| machine.files = Some(1024), 3, "4096 open files", "LimitNOFILE"),
-        ("memory", |_, machine| machine.memory = Some(100 << 20), 3, "a member needs", "larger machine"),
-        ("clock", |_, machine| machine.keeps_time = false, 3, "no client of NTP", "chrony"),
-        ("clock", |_, machine| machine.now = OffsetDateTime::UNIX_EPOCH, 4, "before this program", "NTP"),
-        (
-            "data-directory",
-            |root, _| mode(&root.join("data"), 0o755),
-            3,
-            "others than its owner",
-            "chmod 700",
-        ),
-        (
-            "data-directory",
-            |root, _| {
-                fs::remove_dir(root.join("data")).unwrap();
-                fs::write(root.join("data"), "").unwrap();
-            },
-            4,
-            "is no directory",
-            "--data-dir",
-        ),
-        (
-            "certificates",
-            |root, _| fs::remove_file(root.join("certs/ca.crt")).unwrap(),
-            4,
-            "there is no",
-            "orch certs init",
-        ),
-        (
-            "certificates",
-            |root, _| fs::remove_dir_all(root.join("certs/members/a")).unwrap(),
-            4,
-            "server.crt",
-            "orch certs renew",
-        ),
-        (
-            "certificates",
-            |root, _| fs::remove_file(root.join("certs/members/a/peer.key")).unwrap(),
-            4,
-            "peer.key cannot be read",
-            "copy",
-        ),
-        (
-            "certificates",
-            |root, _| mode(&root.join("certs/members/a/server.key"), 0o644),
-            3,
-            "others than its owner may read",
-            "chmod 600",
-        ),
-        (
-            "certificates",
-            |root, _| fs::write(root.join("certs/members/a/server.crt"), "x").unwrap(),
-            4,
-            "holds no certificate",
-            "orch certs renew",
-        ),
-        (
-            "certificates",
-            |_, machine| machine.now += time::Duration::days(5000),
-            4,
-            "has expired",
-            "orch certs",
-        ),
-        (
-            "certificates",
-            |_, machine| machine.now += time::Duration::days(360),
-            3,
-            "expires soon",
-            "orch certs renew",
-        ),
-    ];
-    for (name, broken, expected, message, next) in table {
+    for (name, broken, expected, message, next) in TABLE {
         let root = set_up();
         let mut machine = machine();
         broken(root.path(), &mut machine);
@@ -197,6 +238,35 @@ fn a_slow_disk_is_named_by_its_median_and_by_its_worst_sync() {
     assert_eq!(judged(&[1, 1, 2, 3]).findings, []);
     assert!(text(&[judged(&[1, 15, 16, 20])]).contains("the disk is slow: half of the syncs take 16.0ms"));
     assert!(text(&[judged(&[1, 1, 2, 900])]).contains("would be taken for dead"));
+}
+
+#[test]
+fn a_disk_that_is_nearly_full_is_named() {
+    let judged = |free: u64| {
+        let mut check = Check::passed("room", "d");
+        disk::judge_room(&mut check, free);
+        check
+    };
+    assert_eq!(judged(2 << 30).findings, []);
+    let full = judged(200 << 20);
+    assert_eq!((full.looked_at.as_str(), code(&[full.clone()])), ("200 MiB free on the disk of d", 4));
+    assert!(text(&[full]).contains("-> make room, or name a directory on another disk"));
+}
+
+#[test]
+fn a_certificate_for_another_address_is_named_where_the_member_listens_at_one() {
+    let root = set_up();
+    let certs = root.path().join("certs");
+    let at = |address: &str| certificates::checks(&certs, (Some("a"), address), OffsetDateTime::now_utc());
+    for address in ["0.0.0.0", "[::]", "127.0.0.1"] {
+        assert_eq!(worst(&at(address)), None, "{address}: {}", text(&at(address)));
+    }
+    let shown = text(&at("10.9.8.7"));
+    assert!(
+        shown.contains("is not for 10.9.8.7, where it is served, but for")
+            && shown.contains("orch certs add")
+    );
+    assert_eq!(code(&at("10.9.8.7")), 3, "{shown}");
 }
 
 #[test]

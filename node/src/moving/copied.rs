@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value;
 
+use super::kinds::Kind;
+
 /// The place of an object: the id of its kind, and `NAMESPACE/NAME`.
 pub(super) type Place = (String, String);
 
@@ -120,6 +122,17 @@ impl Copied {
 
     pub(super) fn set_pending(&mut self, kind: &str, version: &str) {
         self.pending.insert(kind.to_owned(), version.to_owned());
+    }
+
+    /// The version of the list of one kind that is copied but for objects that wait.
+    pub(super) fn take_pending_of(&mut self, kind: &str) -> Option<(String, String)> {
+        self.pending.remove_entry(kind)
+    }
+
+    /// Whether the namespace of `object` was brought; true for kinds without namespaces.
+    pub(super) fn has_home(&self, kind: &Kind, object: &Value) -> bool {
+        let namespace = object["metadata"]["namespace"].as_str().filter(|_| kind.namespaced);
+        namespace.is_none_or(|namespace| self.uid_at(("namespaces", namespace)).is_some())
     }
 
     pub(super) fn take_pending(&mut self) -> BTreeMap<String, String> {

@@ -26,10 +26,10 @@ const SERVED_MAX: Duration = Duration::from_secs(60);
 /// Between two looks whether it does.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// An object whose owners come later.
+/// An object whose owners, or whose namespace, come later.
 pub(super) struct Waiting {
     kind: Kind,
-    place: String,
+    pub(super) place: String,
     uid: String,
     owners: Vec<String>,
 }
@@ -88,7 +88,7 @@ impl Move<'_> {
                 None => self.count_unserved(&kind).await?,
             }
         }
-        self.copy_waiting(waiting).await
+        self.copy_waiting(waiting, Pending::All).await
     }
 
     /// What the target serves, once it serves the kinds of all definitions in force at the source.
@@ -196,15 +196,16 @@ impl Move<'_> {
         true
     }
 
-    /// Those of `items` whose owners are at the target.
+    /// Those of `items` whose owners and whose namespace are at the target.
     fn ready(&self, kind: &Kind, items: Vec<Value>, waiting: &mut Vec<Waiting>) -> Vec<Value> {
         // Nothing is collected in a dry run.
         if self.trial() == Trial::Dry {
             return items;
         }
         let copied = self.copied.lock();
-        let (ready, later): (Vec<_>, Vec<_>) =
-            items.into_iter().partition(|item| copied.are_present(&owners_of(item)));
+        let (ready, later): (Vec<_>, Vec<_>) = items
+            .into_iter()
+            .partition(|item| copied.are_present(&owners_of(item)) && copied.has_home(kind, item));
         waiting.extend(later.into_iter().map(|item| {
             let uid = item["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
             Waiting { kind: kind.clone(), place: place_of(&item), uid, owners: owners_of(&item) }
@@ -256,11 +257,12 @@ impl Move<'_> {
         self.report.lock().refused(at.0, at.1, reason);
     }
 
-    /// Removes the objects of `kind` that an earlier run has brought, and the source's list lacks.
+    /// Removes the objects of `kind` that were brought, and the source's list lacks. Their dependents come first: the target's garbage
+    /// collector would take those that the source has released.
     async fn remove_unlisted(&self, kind: &Kind, id: &str, listed: &HashSet<String>) -> anyhow::Result<()> {
         let missing = self.copied.lock().missing_in(id, listed);
         for place in missing {
-            self.remove_one(kind, id, &place).await?;
+            self.apply_removal(kind, id, &place).await?;
         }
         Ok(())
     }
@@ -277,7 +279,11 @@ impl Move<'_> {
 
     /// Copies the objects that waited for their owners: round by round those whose owners have come; then those whose owners the source
     /// does not have either; and rings of owners, without their owners first.
-    pub(super) async fn copy_waiting(&self, mut waiting: Vec<Waiting>) -> anyhow::Result<()> {
+    pub(super) async fn copy_waiting(
+        &self,
+        mut waiting: Vec<Waiting>,
+        of: Pending<'_>,
+    ) -> anyhow::Result<()> {
         while !waiting.is_empty() {
             let (mut ready, mut rest) = (Vec::new(), Vec::new());
             let uids: BTreeSet<String> = waiting.iter().map(|later| later.uid.clone()).collect();
@@ -299,7 +305,10 @@ impl Move<'_> {
             self.copy_places(&batch, Owners::Kept).await?;
             waiting = rest;
         }
-        let pending = self.copied.lock().take_pending();
+        let pending = match of {
+            Pending::All => self.copied.lock().take_pending(),
+            Pending::Kind(id) => self.copied.lock().take_pending_of(id).into_iter().collect(),
+        };
         pending.iter().try_for_each(|(id, version)| self.finish(id, version))
     }
 
@@ -344,6 +353,14 @@ impl Move<'_> {
         // few: a hundred kinds, for an owner that is deleted.
         kinds.iter().find(|kind| kind.id() == place.0)
     }
+}
+
+/// The kinds that are finished once the objects that waited are copied.
+#[derive(Clone, Copy)]
+pub(super) enum Pending<'a> {
+    All,
+    /// The one of this id: others are being copied beside it.
+    Kind(&'a str),
 }
 
 /// Whether an object is sent with its owners.

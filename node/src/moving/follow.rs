@@ -14,13 +14,13 @@ use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, interval, sleep, timeout};
 
 use super::Move;
 use super::copied::owners_of;
-use super::copy::{Owners, Progress};
+use super::copy::{Owners, Pending, Progress, Waiting};
 use super::kinds::{Kind, discover, place_of};
 use super::left_out;
 use crate::admin::open_stream;
@@ -35,6 +35,8 @@ const EVENT_BYTES_MAX: usize = 16 << 20;
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// Attempts without an event between them: longer than an election and a restart.
 const ATTEMPTS_MAX: u32 = 60;
+/// Lists in a row whose version the source had forgotten before it was watched.
+const GAPS_MAX: u32 = 10;
 /// Longest wait for owners, whose events come over other watches.
 const COMING_MAX: Duration = Duration::from_secs(5);
 /// The same for a namespace, without which the object would be refused: its watch may have to be begun anew.
@@ -113,13 +115,14 @@ impl Move<'_> {
 
     /// Follows one kind while it is served; returns its id.
     async fn watch_kind(&self, kind: Kind) -> anyhow::Result<String> {
-        let (id, mut failures, mut at) = (kind.id(), 0, 0);
+        let (id, mut failures, mut at, mut gaps) = (kind.id(), 0, 0, 0);
         loop {
             let version = self.copied.lock().version(&id).map(str::to_owned);
             let Some(version) = version else {
                 let (mut waiting, mut out) = (Vec::new(), sink());
                 self.copy_kind(&kind, &mut waiting, &mut Progress::new(&mut out)).await?;
-                self.copy_waiting(waiting).await?;
+                self.wait_for_homes(&kind, &waiting).await;
+                self.copy_waiting(waiting, Pending::Kind(&id)).await?;
                 if self.copied.lock().version(&id).is_none() {
                     return Ok(id);
                 }
@@ -128,8 +131,19 @@ impl Move<'_> {
             let servers = &self.source.access.servers;
             let before = version.clone();
             match self.watch_once(&kind, &id, &version, &servers[at % servers.len()]).await {
-                Ok(Ended::Closed) => {}
-                Ok(Ended::Gap) => self.copied.lock().forget_version(&id),
+                Ok(Ended::Closed) => gaps = 0,
+                Ok(Ended::Gap) => {
+                    let has_followed = self.copied.lock().version(&id) != Some(&before);
+                    self.copied.lock().forget_version(&id);
+                    gaps = if has_followed { 1 } else { gaps + 1 };
+                    if gaps > GAPS_MAX {
+                        bail!(
+                            "{id} cannot be followed: the source forgets its versions faster than they are listed"
+                        );
+                    }
+                    // The first list follows at once: what was missed is to come soon.
+                    sleep(RETRY_EVERY * (gaps - 1)).await;
+                }
                 Ok(Ended::Unserved) => {
                     self.copied.lock().forget_version(&id);
                     return Ok(id);
@@ -210,13 +224,11 @@ impl Move<'_> {
     /// Waits until the owners and the namespace of `object` are at the target. An owner that the source has not either never comes.
     async fn wait_for_what_it_needs(&self, kind: &Kind, object: &Value) {
         let (owners, began) = (owners_of(object), Instant::now());
-        let namespace = object["metadata"]["namespace"].as_str().filter(|_| kind.namespaced);
         loop {
             let (has_home, has_owners) = {
                 let copied = self.copied.lock();
-                let has_home =
-                    namespace.is_none_or(|namespace| copied.uid_at(("namespaces", namespace)).is_some());
-                (has_home, copied.are_present(&owners) || copied.are_overdue(&owners))
+                let has_owners = copied.are_present(&owners) || copied.are_overdue(&owners);
+                (copied.has_home(kind, object), has_owners)
             };
             if has_home && has_owners {
                 return;
@@ -230,8 +242,18 @@ impl Move<'_> {
         }
     }
 
+    /// Waits until the namespaces of listed objects that wait are at the target: they come over the watch of namespaces.
+    async fn wait_for_homes(&self, kind: &Kind, waiting: &[Waiting]) {
+        let homes: BTreeSet<&str> =
+            waiting.iter().filter_map(|later| Some(later.place.split_once('/')?.0)).collect();
+        for namespace in homes {
+            let object = json!({"metadata": {"namespace": namespace}});
+            self.wait_for_what_it_needs(kind, &object).await;
+        }
+    }
+
     /// Removes the object at `place`, after its dependents are as the source has them.
-    async fn apply_removal(&self, kind: &Kind, id: &str, place: &str) -> anyhow::Result<()> {
+    pub(super) async fn apply_removal(&self, kind: &Kind, id: &str, place: &str) -> anyhow::Result<()> {
         let Some(uid) = self.copied.lock().uid_at((id, place)) else { return Ok(()) };
         let dependents = self.copied.lock().dependents(&uid);
         for dependent in dependents {

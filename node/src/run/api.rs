@@ -20,6 +20,7 @@ use orch_proto::Brand;
 use orch_raft::ClusterIdentity;
 use tokio_util::sync::CancellationToken;
 
+use super::backup::BackupPlan;
 use super::error::RunError;
 use super::figures::StoreSeries;
 use super::front_proxy;
@@ -95,6 +96,7 @@ impl Api {
         });
         tokio::spawn(controllers::run(pipeline.clone(), options, stopping.clone().cancelled_owned()));
         let places = snapshot::Places::new();
+        let backups = plan.backup.as_ref().map(BackupPlan::health).unwrap_or_default();
         if let Some(plan) = plan.backup.clone() {
             let source = backup::Source::new(handle.clone(), cluster, places.clone());
             tokio::spawn(backup::keep_backups(plan, source, stopping.clone()));
@@ -116,7 +118,7 @@ impl Api {
         let resources = encryption::with_kms_check(resources, plan.keys.as_ref(), plan.reloads_keys);
         let resources = resources.beside(cluster::PATHS).beside([encryption::REWRITE_PATH]);
         let resources = resources.beside([snapshot::SNAPSHOT_PATH]).beside(pages::PATHS);
-        let own = cluster::router(handle.clone(), plan.expiries.clone(), outages);
+        let own = cluster::router(handle.clone(), plan.expiries.clone(), outages, backups);
         let own = own.merge(encryption::router(&plan.name, rewriter));
         let own = own.merge(snapshot::router(handle.clone(), cluster, places));
         let own = own.merge(pages::router(Pages::new(brand, std::mem::take(&mut plan.flags))));

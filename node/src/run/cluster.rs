@@ -17,7 +17,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -44,6 +44,7 @@ use orch_raft::transport::{NodeId, Peer};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
+use super::backup::BackupHealth;
 use super::cluster_view::{added_before, founded_before, unchanged, view};
 use super::store::Handle;
 use crate::certs::Expiries;
@@ -97,10 +98,10 @@ const UNDO_PATH: &str = "/orch/v1/cluster/undo";
 /// The paths without the name of a member in them.
 pub(super) const PATHS: [&str; 4] = [STATUS_PATH, FOUND_PATH, MEMBERS_PATH, UNDO_PATH];
 
-/// All paths. The certificates of this node and the webhooks that do not answer it are for its status.
-pub(super) fn router(handle: Handle, expiries: Expiries, outages: Outages) -> Router {
+/// All paths. The certificates of this node, its backups, and the webhooks that do not answer it are for its status.
+pub(super) fn router(handle: Handle, expiries: Expiries, outages: Outages, backups: BackupHealth) -> Router {
     let status_path = Router::new().route(STATUS_PATH, get(status));
-    let status_path = status_path.with_state((handle.clone(), expiries, outages));
+    let status_path = status_path.with_state((handle.clone(), expiries, outages, backups));
     Router::new()
         .route(MEMBERS_PATH, post(add))
         .route(FOUND_PATH, post(found))
@@ -208,13 +209,14 @@ fn refusal(error: &ApiError) -> Response {
 }
 
 async fn status(
-    State((handle, expiries, outages)): State<(Handle, Expiries, Outages)>,
+    State((handle, expiries, outages, backups)): State<(Handle, Expiries, Outages, BackupHealth)>,
     request: Request,
 ) -> Response {
     let status = async {
         let now = OffsetDateTime::now_utc();
         let view = view(handle.status()).with_certificates(&expiries.all(), now);
         let view = view.with_outages(&outages.all(), SystemAmbient.now());
+        let view = view.with_backups(&backups.all(), SystemTime::now());
         json(StatusCode::OK, &view)
     };
     let is_survey = request.uri().query() == Some(SURVEY);

@@ -2,7 +2,9 @@
 //!
 //! Owns its form, which the command line and operators' programs read. It asks the member nothing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use orch_api::ambient::Timestamp;
 use orch_api::webhook::Outage;
@@ -12,6 +14,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::backup::TargetHealth;
 use crate::certs::{Expiry, Urgency};
 
 /// The cluster as this node sees it.
@@ -42,6 +45,24 @@ pub(super) struct ClusterView {
     /// Admission webhooks that do not answer this node; absent while all do, and in answers to changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     dead_webhooks: Vec<OutageView>,
+    /// Scheduled backups of this node, by target; absent without any, and in answers to changes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    backups: Vec<BackupView>,
+}
+
+/// The scheduled backups in one target.
+#[derive(Serialize)]
+struct BackupView {
+    /// `directory` or `s3`.
+    target: &'static str,
+    /// Failures since the last success.
+    failures: u64,
+    /// The last failure; absent while there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+    /// Seconds since the newest backup; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    newest_s_ago: Option<u64>,
 }
 
 /// A webhook that does not answer.
@@ -225,6 +246,21 @@ impl ClusterView {
         };
         ClusterView { dead_webhooks: outages.iter().map(view).collect(), ..self }
     }
+
+    /// The same with the scheduled backups of this node, `targets`, as they are at `now`.
+    pub(super) fn with_backups(
+        self,
+        targets: &BTreeMap<&'static str, TargetHealth>,
+        now: SystemTime,
+    ) -> ClusterView {
+        let view = |(target, health): (&&'static str, &TargetHealth)| BackupView {
+            target,
+            failures: health.failures,
+            reason: health.reason.clone(),
+            newest_s_ago: health.newest.map(|time| now.duration_since(time).unwrap_or_default().as_secs()),
+        };
+        ClusterView { backups: targets.iter().map(view).collect(), ..self }
+    }
 }
 
 fn certificates(expiries: &[Expiry], now: OffsetDateTime) -> Vec<CertificateView> {
@@ -319,6 +355,7 @@ pub(super) fn view(status: Status) -> ClusterView {
         slow_disk_handovers,
         certificates: Vec::new(),
         dead_webhooks: Vec::new(),
+        backups: Vec::new(),
     }
 }
 

@@ -106,7 +106,8 @@ mod tests {
             (&["--deny-loopback-webhooks"], Strictness::Dev, false, false),
         ] {
             let flags: Vec<&str> = std::iter::once("orch").chain(flags.iter().copied()).collect();
-            let plan = WebhookPlan::of(&Only::parse_from(&flags).webhooks, strictness).unwrap();
+            let plan = WebhookPlan::of(&Only::parse_from(&flags).webhooks, &HookFiles::default(), strictness)
+                .unwrap();
             let expected = (Reach::of_objects(hooks), Reach::of_objects(relays));
             assert_eq!((plan.reach, plan.relayed), expected, "{flags:?} {strictness:?}");
         }

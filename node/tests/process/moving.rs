@@ -2,6 +2,8 @@
 //!
 //! `ORCH_MOVE_OBJECTS` sets the number of objects (`make move OBJECTS=20000`).
 
+mod gaps;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

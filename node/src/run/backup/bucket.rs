@@ -31,7 +31,7 @@ pub(super) async fn keep_copying(
     mut newest: watch::Receiver<Option<Backup>>,
     stopped: &CancellationToken,
 ) {
-    let figures = TargetFigures::new("s3");
+    let figures = TargetFigures::new("s3", plan.health.clone());
     let mut copied = None;
     loop {
         let backup = newest.borrow_and_update().clone();
@@ -59,8 +59,8 @@ pub(super) async fn keep_copying(
                 }
                 Err(error) => {
                     has_failed = true;
-                    figures.failed();
                     let (error, place) = (Causes(error.as_ref()), bucket.place());
+                    figures.failed(&error.to_string());
                     tracing::warn!(%error, %place, "a backup was not copied to the bucket; it is tried again");
                 }
             }
@@ -134,6 +134,7 @@ mod tests {
     use sha2::{Digest as _, Sha256};
 
     use super::super::folder::Folder;
+    use super::super::health::BackupHealth;
     use super::super::names::Names;
     use super::*;
     use crate::object_store::Digest;
@@ -161,6 +162,7 @@ mod tests {
                 keep: 2,
                 recipients: Vec::new(),
                 bucket: Some(bucket.clone()),
+                health: BackupHealth::default(),
             };
             Setting { server, plan, bucket, root }
         }

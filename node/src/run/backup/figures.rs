@@ -1,37 +1,43 @@
-//! Metrics of scheduled backups, for the folder and for the bucket.
+//! Metrics of scheduled backups, for the folder and for the bucket. What they show is in the health of the backups, too.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::folder::Backup;
+use super::health::BackupHealth;
 
 /// The series of one target.
-pub(super) struct TargetFigures(&'static str);
+pub(super) struct TargetFigures {
+    target: &'static str,
+    health: BackupHealth,
+}
 
 impl TargetFigures {
     /// The series of `target`. They are there before the first success and the first failure, so that alerts see that there is
     /// none, and an increase from none.
-    pub(super) fn new(target: &'static str) -> TargetFigures {
+    pub(super) fn new(target: &'static str, health: BackupHealth) -> TargetFigures {
         metrics::gauge!("orch_backup_last_success_timestamp_seconds", "target" => target).set(0.0);
         metrics::counter!("orch_backup_failures_total", "target" => target).increment(0);
-        TargetFigures(target)
+        TargetFigures { target, health }
     }
 
-    /// Counts a failure.
-    pub(super) fn failed(&self) {
-        metrics::counter!("orch_backup_failures_total", "target" => self.0).increment(1);
+    /// Counts a failure, for this reason.
+    pub(super) fn failed(&self, reason: &str) {
+        self.health.note_failure(self.target, reason);
+        metrics::counter!("orch_backup_failures_total", "target" => self.target).increment(1);
     }
 
     /// Shows how long the newest backup took.
     pub(super) fn took(&self, time: Duration) {
-        metrics::gauge!("orch_backup_duration_seconds", "target" => self.0).set(time.as_secs_f64());
+        metrics::gauge!("orch_backup_duration_seconds", "target" => self.target).set(time.as_secs_f64());
     }
 
     /// Shows the newest backup.
     #[expect(clippy::cast_precision_loss, reason = "a gauge is a float; sizes below 8 PiB are exact")]
     pub(super) fn show(&self, backup: &Backup) {
-        metrics::gauge!("orch_backup_last_success_timestamp_seconds", "target" => self.0)
+        self.health.note_success(self.target, backup.time);
+        metrics::gauge!("orch_backup_last_success_timestamp_seconds", "target" => self.target)
             .set(seconds(backup.time));
-        metrics::gauge!("orch_backup_size_bytes", "target" => self.0).set(backup.bytes as f64);
+        metrics::gauge!("orch_backup_size_bytes", "target" => self.target).set(backup.bytes as f64);
     }
 }
 

@@ -7,6 +7,7 @@
 //!     save      one backup: a place, a stream, a restore test, a name
 //!     bucket    copies of them in a bucket
 //!     figures   metrics
+//!     health    the last attempts, for the status
 //!
 //! Owns the time of the next backup. One that fails is tried again soon, shows in the log and in `orch_backup_failures_total`,
 //! and removes nothing. The schedule goes on from the newest file, so that a restart makes no further backup, and a time that
@@ -18,6 +19,7 @@
 mod bucket;
 mod figures;
 mod folder;
+mod health;
 mod names;
 mod plan;
 mod save;
@@ -34,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::figures::TargetFigures;
 use self::folder::Backup;
+pub(super) use self::health::{BackupHealth, TargetHealth};
 pub use self::plan::BackupPlan;
 use self::plan::Job;
 pub(super) use self::plan::plan;
@@ -60,7 +63,7 @@ pub(super) async fn keep_backups(plan: BackupPlan, source: Source, stopped: Canc
         tracing::warn!(%error, folder = %plan.folder, "earlier backups cannot be listed");
         None
     });
-    let figures = TargetFigures::new("directory");
+    let figures = TargetFigures::new("directory", plan.health.clone());
     if let Some(newest) = &newest {
         figures.show(newest);
     }
@@ -115,8 +118,8 @@ async fn keep_saving(
                     break;
                 }
                 Some(Err(error)) => {
-                    figures.failed();
                     let error = Causes(error.as_ref());
+                    figures.failed(&error.to_string());
                     tracing::warn!(%error, "a backup was not saved; it is tried again");
                     pause(&plan.schedule)
                 }

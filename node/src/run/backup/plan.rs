@@ -8,6 +8,7 @@ use orch_serving::files::{self, MATERIAL_BYTES_MAX};
 use rusty_s3::UrlStyle;
 
 use super::folder::Folder;
+use super::health::BackupHealth;
 use super::names::Names;
 use crate::cli::{BackupArgs, Schedule};
 use crate::egress::Trust;
@@ -24,6 +25,7 @@ pub struct BackupPlan {
     keep: usize,
     recipients: Vec<Recipient>,
     bucket: Option<Arc<ObjectStore>>,
+    health: BackupHealth,
 }
 
 /// A plan in a cluster, whose name is in those of the backups.
@@ -36,14 +38,22 @@ pub(super) struct Job {
     pub(super) recipients: Vec<Recipient>,
     /// Where they are copied to.
     pub(super) bucket: Option<Arc<ObjectStore>>,
+    /// What the attempts come to.
+    pub(super) health: BackupHealth,
 }
 
 impl BackupPlan {
+    /// What the attempts come to.
+    pub(in crate::run) fn health(&self) -> BackupHealth {
+        self.health.clone()
+    }
+
     /// The plan for a member of `cluster`.
     pub(super) fn of_cluster(self, cluster: &str) -> Job {
-        let BackupPlan { schedule, folder, member, keep, recipients, bucket } = self;
+        let BackupPlan { schedule, folder, member, keep, recipients, bucket, health } = self;
         let names = Names::of(&member, cluster);
-        Job { schedule, folder: Folder::new(&folder, names.clone()), names, keep, recipients, bucket }
+        let folder = Folder::new(&folder, names.clone());
+        Job { schedule, folder, names, keep, recipients, bucket, health }
     }
 }
 
@@ -77,6 +87,7 @@ pub(in crate::run) fn plan(arguments: &BackupArgs, member: &str) -> Result<Optio
         keep: usize::from(arguments.backup_keep),
         recipients,
         bucket: bucket.map(Arc::new),
+        health: BackupHealth::default(),
     }))
 }
 

@@ -94,6 +94,7 @@ mod tests {
     use tokio::sync::mpsc::channel;
 
     use super::super::folder::Folder;
+    use super::super::health::BackupHealth;
     use super::super::names::Names;
     use super::*;
     use crate::snapshot::testing::some_state;
@@ -107,6 +108,7 @@ mod tests {
             keep,
             recipients: Vec::new(),
             bucket: None,
+            health: BackupHealth::default(),
         }
     }
 

@@ -1,0 +1,149 @@
+//! The conditions of the server that was asked, and of what the cluster holds: states, room, certificates, backups, webhooks.
+
+use serde_json::Value;
+
+use super::super::table::{bytes, duration, text};
+use super::{Condition, Severity};
+use crate::certs::remedy;
+
+/// Part of the quota from which on its end is near, in percent.
+const STATE_PERCENT_MAX: u64 = 80;
+
+/// Divergence of the members' states, and the server's quarantine.
+pub(super) fn agreement(server: &str, agreement: &Value, found: &mut Vec<Condition>) {
+    let differing = agreement["differing"].as_array().into_iter().flatten();
+    let differing: Vec<&str> = differing.filter_map(Value::as_str).collect();
+    if !differing.is_empty() {
+        let is_split = agreement["split"] == true;
+        let (severity, message, next) = match is_split {
+            true => (
+                Severity::Critical,
+                format!("STATES DIFFER: {}, and none of their states has a majority", differing.join(", ")),
+                "restore a backup, or remove the members that are wrong",
+            ),
+            false => (
+                Severity::Warning,
+                format!("STATES DIFFER: {} from the majority", differing.join(", ")),
+                "they are repaired from it while they run; report it, with the members' logs",
+            ),
+        };
+        found.push(Condition { severity, name: "StatesDiffer", message, next: next.to_owned() });
+    }
+    if let Some(reason) = agreement["quarantine"].as_str() {
+        found.push(Condition {
+            severity: Severity::Critical,
+            name: "Quarantined",
+            message: format!("{server} is quarantined and serves no clients: {reason}"),
+            next: "it is repaired from the majority; clients use the other members meanwhile".to_owned(),
+        });
+    }
+}
+
+/// Room on the members' disks, and the quota of the state.
+pub(super) fn space(cluster: &Value, found: &mut Vec<Condition>) {
+    let space = &cluster["space"];
+    let short: Vec<&str> =
+        space["short"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let reserve = space["reserve"].as_u64().map_or_else(|| "unknown".to_owned(), bytes);
+    if !short.is_empty() {
+        found.push(Condition {
+            severity: Severity::Critical,
+            name: "DiskSpaceShort",
+            message: format!(
+                "LITTLE DISK SPACE: {} (less than the reserve, here {reserve}): what would add to the state is refused",
+                short.join(", ")
+            ),
+            next: "make room on that disk, or raise --disk-quota; deletions work".to_owned(),
+        });
+    } else if space["pressure"] == "tight" {
+        found.push(Condition {
+            severity: Severity::Warning,
+            name: "DiskSpaceTight",
+            message: format!(
+                "the disk of {} has little more than the reserve of {reserve}",
+                text(&cluster["name"])
+            ),
+            next: "make room on it before what adds to the state is refused".to_owned(),
+        });
+    }
+    let state = &cluster["state"];
+    if let (Some(used), Some(quota @ 1..)) = (state["bytes"].as_u64(), state["quota"].as_u64()) {
+        let percent = used.saturating_mul(100) / quota;
+        if percent >= STATE_PERCENT_MAX {
+            let is_full = percent >= 100;
+            found.push(Condition {
+                severity: if is_full { Severity::Critical } else { Severity::Warning },
+                name: if is_full { "StateFull" } else { "StateNearQuota" },
+                message: format!("objects use {percent}% of the quota of {}", bytes(quota)),
+                next:
+                    "delete what is not needed, or raise --state-quota of every member; deletions always work"
+                        .to_owned(),
+            });
+        }
+    }
+}
+
+/// The server's certificates that have to be renewed.
+pub(super) fn certificates(server: &str, certificates: &Value, found: &mut Vec<Condition>) {
+    let certificates = certificates.as_array().into_iter().flatten();
+    for certificate in certificates.filter(|certificate| certificate["condition"] != "valid") {
+        let (used_as, expires) = (text(&certificate["use"]), text(&certificate["expires"]));
+        let (severity, verb, left) = match certificate["left_s"].as_i64() {
+            Some(left_s @ ..0) => {
+                (Severity::Critical, "EXPIRED", format!("{} ago", duration(left_s.unsigned_abs())))
+            }
+            Some(left_s) => (Severity::Warning, "EXPIRES", format!("in {}", duration(left_s.unsigned_abs()))),
+            None => (Severity::Warning, "EXPIRES", "unknown".to_owned()),
+        };
+        found.push(Condition {
+            severity,
+            name: "Certificate",
+            message: format!("CERTIFICATE {verb}: {used_as} of {server}, {expires} ({left})"),
+            next: remedy(&used_as).to_owned(),
+        });
+    }
+}
+
+/// Admission webhooks that do not answer the server.
+pub(super) fn webhooks(server: &str, webhooks: &Value, found: &mut Vec<Condition>) {
+    for webhook in webhooks.as_array().into_iter().flatten() {
+        let (name, configuration) = (text(&webhook["webhook"]), text(&webhook["configuration"]));
+        let refuses = webhook["refuses"] != false;
+        found.push(Condition {
+            severity: if refuses { Severity::Critical } else { Severity::Warning },
+            name: "WebhookDead",
+            message: format!("webhook {name} of {configuration} does not answer {server}"),
+            next: text(&webhook["remedy"]),
+        });
+    }
+}
+
+/// Scheduled backups of the server that fail.
+pub(super) fn backups(server: &str, targets: &Value, found: &mut Vec<Condition>) {
+    for target in targets.as_array().into_iter().flatten() {
+        let Some(failures @ 1..) = target["failures"].as_u64() else { continue };
+        let newest = match target["newest_s_ago"].as_u64() {
+            Some(ago) => format!("the newest one is {} old", duration(ago)),
+            None => "there is none".to_owned(),
+        };
+        let (place, next) = match target["target"] == "s3" {
+            true => (
+                "bucket",
+                "look at the bucket, its credentials and the way to it (--backup-s3); the copy is tried again",
+            ),
+            false => (
+                "directory",
+                "look at its room and rights (--backup-dir); it is tried again. One by hand: orch snapshot save FILE",
+            ),
+        };
+        found.push(Condition {
+            severity: Severity::Warning,
+            name: "BackupFails",
+            message: format!(
+                "backups of {server} to its {place} fail ({failures} in a row), and {newest}: {}",
+                text(&target["reason"])
+            ),
+            next: next.to_owned(),
+        });
+    }
+}
