@@ -5,6 +5,8 @@
 #![expect(clippy::unwrap_used, reason = "tests may unwrap, in what they call too")]
 
 mod access;
+mod admission_webhooks;
+mod aggregated_servers;
 mod audit;
 mod backups;
 mod bad_input;
@@ -52,6 +54,7 @@ mod services;
 mod snapshot;
 mod snapshots;
 mod space;
+mod tls_host;
 mod upgrades;
 mod vectors;
 mod versions;
