@@ -61,8 +61,10 @@ pub(super) struct Servers {
 impl ServerOptions {
     /// Starts the servers, or finds those that are named.
     pub(super) fn open(&self) -> Result<Servers> {
-        let asked =
-            |nodes| cluster::Options { flags: self.serve_flags.clone(), ..cluster::Options::nodes(nodes) };
+        // The aggregated server of a work is on this machine.
+        let mut flags = vec!["--allow-loopback-aggregation".to_owned()];
+        flags.extend(self.serve_flags.iter().cloned());
+        let asked = |nodes| cluster::Options { flags, ..cluster::Options::nodes(nodes) };
         let cluster = self.start.map(asked).map(Cluster::start_blocking).transpose()?;
         let (targets, pids) = match &cluster {
             Some(cluster) => {

@@ -201,7 +201,12 @@ async fn end_namespace(admin: &Client, away: &str, there: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_aggregated_server_that_hangs_or_dies_costs_its_own_group_alone() {
-    let cluster = Cluster::start(Options::nodes(1)).await.unwrap();
+    let cluster = Cluster::start(Options {
+        flags: vec!["--allow-loopback-aggregation".to_owned()],
+        ..Options::nodes(1)
+    })
+    .await
+    .unwrap();
     let admin = cluster.client(0).unwrap().with_token(ADMIN_TOKEN);
     let well = Backend::start("well.example.com").await;
     let mut bad = Backend::start("bad.example.com").await;
