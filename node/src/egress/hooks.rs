@@ -89,9 +89,9 @@ impl Caller for Hooks {
             Ok(target) => target,
             Err(error) => return ready(Err(error)).boxed(),
         };
-        let Call { url, document, timeout, answer_bytes_max, .. } = call;
+        let Call { url, document, timeout, answer_bytes_max, trace, .. } = call;
         async move {
-            let request = Outgoing { url, document: Some(document), timeout };
+            let request = Outgoing { url, document: Some(document), timeout, trace };
             target.ask_in_time(&request, answer_bytes_max).await
         }
         .boxed()

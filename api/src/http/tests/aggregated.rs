@@ -19,9 +19,9 @@ const THINGS: &str = "/apis/a.example.com/v1/things";
 
 /// A server that answers every request alike.
 #[derive(Debug)]
-struct Scripted {
+pub(super) struct Scripted {
     /// Requests: method, target, and the headers whose names begin as given.
-    seen: Mutex<Vec<String>>,
+    pub(super) seen: Mutex<Vec<String>>,
     targets: Mutex<Vec<Target>>,
     code: u16,
     headers: Vec<(&'static str, &'static str)>,
@@ -67,7 +67,7 @@ impl Relay for Scripted {
 }
 
 /// A server whose group `a.example.com` is answered by `scripted`, once it is `available`.
-async fn server(scripted: Scripted, available: &str) -> (Server, Arc<Scripted>, Aggregation) {
+pub(super) async fn server(scripted: Scripted, available: &str) -> (Server, Arc<Scripted>, Aggregation) {
     server_with((scripted, available), |api, _| api).await
 }
 
