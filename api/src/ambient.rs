@@ -1,7 +1,8 @@
 //! Time and randomness, which the pipeline gets through the trait [`Ambient`].
 //!
 //! Owns the formats in which time appears in objects. Simulations pass a seeded implementation, a process the system's
-//! clock and generator. Nothing else in this crate reads a clock or draws a random number.
+//! clock and generator. Nothing else in this crate reads a clock or draws a random number, but spans of recorded traces
+//! (`orch_spans`), which decide nothing.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -3,6 +3,8 @@
 //! Owns the request's id, user, ruling and warnings. The stages fill them in on the way in. [`Exchange::close`], called
 //! once on the way out, writes the headers and the log line that every request gets. It decides nothing.
 
+mod steps;
+
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,12 +14,16 @@ use std::time::Duration;
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Method, Response, Uri};
 use orch_schema::excerpt::part;
+use orch_spans::{Kind, Trace};
 
 use crate::ambient::{Ambient, Timestamp, uuid_text};
 use crate::audit::{Auditor, Facts, Trail};
 use crate::authn::{Credential, Remarks, User};
 use crate::authz::Ruling;
 use crate::flow::Entry;
+
+pub(crate) use self::steps::Step;
+use self::steps::Steps;
 
 /// Identifies a request in the logs of client and server. A client may send its own id, which is returned unchanged.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -55,6 +61,9 @@ pub struct Exchange {
     warnings: Mutex<Vec<String>>,
     /// Microseconds for which it waited for webhooks and seats.
     waited_micros: AtomicU64,
+    steps: Steps,
+    /// Empty where the request belongs to no recorded trace.
+    trace: OnceLock<Box<Trace>>,
     is_closed: AtomicBool,
     /// Kept for watches, which are asked for it again.
     credential: OnceLock<Credential>,
@@ -92,7 +101,7 @@ impl Exchange {
         let (user, impersonated, ruling) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (warnings, is_closed) = (Mutex::default(), AtomicBool::new(false));
         let (flow, credential, deadline) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let waited_micros = AtomicU64::default();
+        let (waited_micros, steps, trace) = (AtomicU64::default(), Steps::default(), OnceLock::new());
         Exchange {
             asked,
             trail: None,
@@ -102,6 +111,8 @@ impl Exchange {
             flow,
             warnings,
             waited_micros,
+            steps,
+            trace,
             is_closed,
             credential,
             deadline,
@@ -182,6 +193,51 @@ impl Exchange {
     /// Microseconds of all such waits.
     pub(crate) fn waited_micros(&self) -> u64 {
         self.waited_micros.load(Ordering::Relaxed)
+    }
+
+    /// The span of the request; `None` where it belongs to no recorded trace.
+    pub(crate) fn trace(&self) -> Option<&Trace> {
+        self.trace.get().map(|trace| &**trace)
+    }
+
+    /// Makes the request a span of a recorded trace.
+    pub(crate) fn set_trace(&self, trace: Trace) {
+        // A request passes the gate once.
+        let _ = self.trace.set(Box::new(trace));
+    }
+
+    /// The span of a step that begins now; `None` where the request belongs to no recorded trace.
+    pub(crate) fn begin_span(&self) -> Option<Trace> {
+        self.trace().map(Trace::child)
+    }
+
+    /// Notes that `step` lasted from `began` to `now`.
+    pub(crate) fn note(&self, step: Step, began: Timestamp, now: Timestamp) {
+        self.note_span(step, self.begin_span(), None, (began, now));
+    }
+
+    /// Notes that `step` lasted from `began` to `now`, with the span that it was given at its beginning. `target`: name of the other server
+    /// that it asked, for its trace.
+    pub(crate) fn note_span(
+        &self,
+        step: Step,
+        span: Option<Trace>,
+        target: Option<&str>,
+        (began, now): (Timestamp, Timestamp),
+    ) {
+        self.steps.add(step, now.0.saturating_sub(began.0));
+        let Some(span) = span else { return };
+        let kind = if target.is_some() { Kind::Client } else { Kind::Internal };
+        let span = span.ended(kind, step.name(), (began.0, now.0));
+        match target {
+            Some(target) => span.with_text("target", target.to_owned()).record(),
+            None => span.record(),
+        }
+    }
+
+    /// The steps so far, with their times.
+    pub(crate) fn steps(&self) -> impl std::fmt::Display + '_ {
+        &self.steps
     }
 
     /// The authenticated user; `None` before the gate.
@@ -334,6 +390,12 @@ impl Drop for Exchange {
         };
         let (id, method, path) = (self.id(), &asked.method, &*part(&asked.path));
         tracing::debug!(id = &*id, %method, path, user = self.user_name(), "not answered");
+        if let Some(trace) = self.trace() {
+            let span =
+                trace.ended(Kind::Server, method.to_string(), (asked.began.0, orch_spans::now_micros()));
+            let span = span.with_text("url.path", asked.path.clone()).with_text("audit-id", id.into_owned());
+            span.with_failure("the client left before the answer").record();
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use orch_raft::store::{ProposeError, ReadError};
 use orch_raft::{
     Change, Collection, Compacted, Interest, Outcome, Revision, State, Store, Subscription, Transaction,
 };
+use orch_spans::TraceContext;
 use parking_lot::Mutex;
 
 use crate::authn::{AnonymousAccess, Authenticator, TokenTable};
@@ -59,10 +60,14 @@ impl Store for ScriptedStore {
         self.lag.behind.lock().clone().unwrap_or_else(|| self.below.state())
     }
 
-    async fn propose(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
+    async fn propose_traced(
+        &self,
+        transaction: Transaction,
+        trace: Option<TraceContext>,
+    ) -> Result<Outcome, ProposeError> {
         let reason = "the test says so".to_owned();
         match self.fate {
-            ProposalOutcome::Applied => self.below.propose(transaction).await,
+            ProposalOutcome::Applied => self.below.propose_traced(transaction, trace).await,
             ProposalOutcome::NotProposed => Err(ProposeError::NotProposed { reason }),
             ProposalOutcome::Unknown => Err(ProposeError::Unknown { reason }),
             ProposalOutcome::Silence => std::future::pending().await,

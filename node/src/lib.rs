@@ -30,3 +30,4 @@ pub mod server;
 pub mod snapshot;
 pub mod tls;
 pub mod token_keys;
+pub mod traces;

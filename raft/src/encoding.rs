@@ -99,7 +99,7 @@ pub(crate) fn decode<M: Message + Default>(what: &'static str, bytes: Bytes) -> 
 }
 
 /// Identifies a proposal; unique for the life of the cluster.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ProposalId {
     /// The proposing member.
     pub(crate) node: u64,

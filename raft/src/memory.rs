@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use orch_spans::TraceContext;
+
 use crate::interest::{Hub, Interest, Subscription};
 use crate::key::Revision;
 use crate::notify::Gate;
@@ -90,9 +92,10 @@ impl Store for MemoryStore {
         self.inner.lock().state.clone()
     }
 
-    fn propose(
+    fn propose_traced(
         &self,
         transaction: Transaction,
+        _: Option<TraceContext>,
     ) -> impl Future<Output = Result<Outcome, ProposeError>> + Send {
         let outcome = self.apply(&transaction);
         std::future::ready(Ok(outcome))

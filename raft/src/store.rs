@@ -7,6 +7,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_spans::TraceContext;
+
 use crate::interest::{Interest, Subscription};
 use crate::key::Revision;
 use crate::state::{Change, Collection, Compacted, State};
@@ -64,9 +66,21 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The newest state applied on this node. Never blocks; the state never changes under the caller.
     fn state(&self) -> Arc<State>;
 
-    /// Proposes and waits until this node has applied it: the caller sees its own write in [`Store::state`].
-    fn propose(&self, transaction: Transaction)
-    -> impl Future<Output = Result<Outcome, ProposeError>> + Send;
+    /// Proposes and waits until this node has applied it: the caller sees its own write in [`Store::state`]. `trace`: the span that
+    /// those of the store's work are parts of, on every member; `None` without a recorded trace.
+    fn propose_traced(
+        &self,
+        transaction: Transaction,
+        trace: Option<TraceContext>,
+    ) -> impl Future<Output = Result<Outcome, ProposeError>> + Send;
+
+    /// The same without a trace.
+    fn propose(
+        &self,
+        transaction: Transaction,
+    ) -> impl Future<Output = Result<Outcome, ProposeError>> + Send {
+        self.propose_traced(transaction, None)
+    }
 
     /// Read barrier: returns a revision no older than any write acknowledged before the call, once this node has
     /// applied it. Concurrent calls share one round to the quorum.

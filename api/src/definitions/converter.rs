@@ -84,7 +84,9 @@ struct Server {
 
 impl Post for Server {
     fn post(&self, document: Bytes, timeout: Duration) -> BoxFuture<'static, Result<Bytes, Unposted>> {
-        let bounds = Bounds { timeout, answer_bytes_max: ANSWER_BYTES_MAX, states_timeout: true };
+        // One conversion may serve several requests: it belongs to none of their traces.
+        let answer_bytes_max = ANSWER_BYTES_MAX;
+        let bounds = Bounds { timeout, answer_bytes_max, states_timeout: true, trace: None };
         let posted = self.webhooks.post(&self.config, document, bounds);
         let posted = posted.map(|answer| answer.map_err(|error| unposted(&error)));
         posted.boxed()

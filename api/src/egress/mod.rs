@@ -16,6 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::Uri;
+use orch_spans::TraceContext;
 
 pub(crate) use self::askers::Askers;
 pub use self::review::{ReviewError, ReviewHook, ReviewKind};
@@ -47,6 +48,8 @@ pub struct Outgoing {
     pub document: Option<Bytes>,
     /// Longest time until the answer is read, waiting for a place and connecting included.
     pub timeout: Duration,
+    /// The span that the request is, which the other server is told of; `None` without a recorded trace.
+    pub trace: Option<TraceContext>,
 }
 
 /// Documents hold tokens: they are not shown.

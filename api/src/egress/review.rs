@@ -126,7 +126,8 @@ impl ReviewHook {
         &self,
         document: Bytes,
     ) -> Result<S, (ReviewError, Option<Duration>)> {
-        let request = Outgoing { url: self.url.clone(), document: Some(document), timeout: self.timeout };
+        let request =
+            Outgoing { url: self.url.clone(), document: Some(document), timeout: self.timeout, trace: None };
         let reply = self.egress.send(request).await.map_err(|error| (error.into(), None))?;
         let Reply { status, retry_after, body } = reply;
         let host = || self.url.host.clone();

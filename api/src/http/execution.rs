@@ -20,6 +20,7 @@ use super::pool::OwnedRequest;
 use super::stages::{Authorized, Operation, Seated, status_response};
 use super::{Api, audited, respond};
 use crate::error::ApiError;
+use crate::exchange::Step;
 use crate::negotiate::{Representation, View};
 use crate::pipeline::{Answer, Request, WriteOutcome};
 use crate::render::{IncludeObject, Renderer};
@@ -43,7 +44,12 @@ impl<S: Store> Api<S> {
         let deadline = arrived.deadline_after(deadline(verb, &arrived.query)?);
         let content_type = header_text(&arrived.headers, &header::CONTENT_TYPE).to_ascii_lowercase();
         let (budget, store) = (Arc::new(budget_of(verb)), &self.pipeline.store);
+        let ambient = &self.pipeline.ambient;
+        let began = ambient.now();
         let small = self.small_body(upload, verb, deadline, &budget).await?;
+        if !verb.is_read() {
+            arrived.exchange.note(Step::Body, began, ambient.now());
+        }
         let body_bytes = if small.is_some() { 0 } else { upload.may_hold(verb) };
         let seated = self.seat(authorized, (deadline.left(store), body_bytes)).await?;
         if verb == Verb::Watch && seated.seat().is_limited() {
@@ -59,8 +65,11 @@ impl<S: Store> Api<S> {
             let (hold, body) = match small {
                 Some(body) => (None, body),
                 None => {
+                    let began = ambient.now();
                     let payer = Payer::of(seated.user(), &arrived.exchange);
-                    self.take_body(upload, verb, payer, seated.seat()).await?
+                    let taken = self.take_body(upload, verb, payer, seated.seat()).await?;
+                    arrived.exchange.note(Step::Body, began, ambient.now());
+                    taken
                 }
             };
             let request = seated.request(&content_type, &body, &budget);
@@ -109,11 +118,15 @@ impl<S: Store> Api<S> {
         if request.verb == Verb::Watch {
             return Box::pin(self.start_watch(request, representation, renderer)).await;
         }
+        let began = self.pipeline.ambient.now();
         let (answer, hold) = self.run(request).await?;
         let now = self.pipeline.ambient.now();
+        if request.verb.is_read() {
+            request.exchange.note(Step::Read, began, now);
+        }
         audited::record_answer(request, representation, include, &answer, now);
         let content_type = renderer.content_type();
-        Ok(match answer {
+        let response = match answer {
             Answer::Stored(object) => respond::payload(200, content_type, renderer.object(&object, now)?),
             Answer::List(list) => {
                 let payer = Payer::of(request.user, request.exchange);
@@ -138,7 +151,9 @@ impl<S: Store> Api<S> {
                 let code = if status.code == 0 { 200 } else { status.code };
                 status_response(code, request.registry, &status, representation)
             }
-        })
+        };
+        request.exchange.note(Step::Render, now, self.pipeline.ambient.now());
+        Ok(response)
     }
 
     /// Runs the pipeline. A deletion of a collection reserves memory for its response before the first object is

@@ -34,6 +34,7 @@ mod stages;
 #[cfg(test)]
 mod tests;
 mod token_keys;
+mod traced;
 mod turns;
 mod version;
 mod waiting;

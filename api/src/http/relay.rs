@@ -25,6 +25,7 @@ use super::held::Payer;
 use super::respond::{self, Lasting};
 use super::rights::RelayedRight;
 use super::stages::{Arrived, Authorized, Elsewhere};
+use super::traced::TRACEPARENT;
 use crate::admission::View;
 use crate::aggregation::identity::name_user;
 use crate::aggregation::{LongLived, Remote, Server, group_and_version, passed_path};
@@ -32,6 +33,7 @@ use crate::authz::Attributes;
 use crate::connect::headers::{asks_for_upgrade, of_request, strip_answer};
 use crate::connect::path;
 use crate::error::ApiError;
+use crate::exchange::Step;
 use crate::flow::hold_for_a_while;
 use crate::follow::Applied;
 use crate::request::Verb;
@@ -99,13 +101,23 @@ impl<S: Store> Api<S> {
         if let Some(end) = is_upgrade.then(end).flatten() {
             lasting.end_with(end);
         }
-        let request = match self.passed(authorized, (&server, at), upload, is_upgrade.then_some(&lasting)) {
+        let mut request = match self.passed(authorized, (&server, at), upload, is_upgrade.then_some(&lasting))
+        {
             Ok(request) => request,
             Err(reason) => return Ok(unreachable(&reason)),
         };
+        let (began, span) = (self.pipeline.ambient.now(), arrived.exchange.begin_span());
+        let target = server.authority();
+        if let Some(span) = &span {
+            respond::put(request.headers_mut(), TRACEPARENT, &span.context().to_string());
+        }
         let store = &self.pipeline.store;
         let (answering, late) = (relay.relay(server, request), store.sleep(deadline.left(store)));
-        let answer = match select(answering, std::pin::pin!(late)).await {
+        let late = std::pin::pin!(late);
+        let answered_or_late = select(answering, late).await;
+        let times = (began, self.pipeline.ambient.now());
+        arrived.exchange.note_span(Step::Relay, span, Some(&target), times);
+        let answer = match answered_or_late {
             Either::Left((Ok(answer), _)) => answer,
             Either::Left((Err(error), _)) => return Ok(unreachable(&error.to_string())),
             Either::Right(_) => return Ok(unreachable("context deadline exceeded")),

@@ -95,6 +95,20 @@ impl Measured {
         Measured { verb, is_long_running: true, ..self }
     }
 
+    /// Verb and resource, as the name of a span: of few.
+    pub(crate) fn title(&self) -> String {
+        match &self.resource {
+            Some(resource) if self.subresource.is_empty() => format!("{} {}", self.verb, resource.storage),
+            Some(resource) => format!("{} {}/{}", self.verb, resource.storage, self.subresource),
+            None => self.verb.to_owned(),
+        }
+    }
+
+    /// Whether the request lasts: a watch, or one that is passed on.
+    pub(crate) fn is_long_running(&self) -> bool {
+        self.is_long_running
+    }
+
     /// A request for a path that is no served resource.
     pub fn of_path(method: &Method) -> Measured {
         // few: the methods of HTTP.

@@ -16,6 +16,7 @@ use super::judged::Rejected;
 use crate::admission::{Additions, Attributes, Finality, Refused, View, confirm_rights};
 use crate::allocation::Unallotted;
 use crate::error::ApiError;
+use crate::exchange::Step;
 use crate::request::Verb;
 
 /// Looks for an object that a background loop may be about to make, and the pause between two: a second in all, as in
@@ -37,13 +38,15 @@ impl<S: Store> Pipeline<S> {
         view: &mut View,
         additions: &mut Additions,
     ) -> Result<(), Rejected> {
-        let (mut first, mut looks) = (0, LOOKS);
+        let (mut first, mut looks, began) = (0, LOOKS, self.ambient.now());
         loop {
             let mutated =
                 self.admission.mutate(attributes, object.as_deref_mut(), view, additions, first).await;
-            let Err(refused) = mutated else { return Ok(()) };
+            let Err(refused) = mutated else { break };
             first = self.look_again(attributes.budget, refused, &mut looks, view).await?;
         }
+        attributes.exchange.note(Step::Mutate, began, self.ambient.now());
+        Ok(())
     }
 
     /// Refuses rights beyond the user's own in the role or binding `object`, as mutating admission left it.
@@ -74,10 +77,11 @@ impl<S: Store> Pipeline<S> {
         view: &mut View,
         additions: &mut Additions,
     ) -> Result<(), Rejected> {
-        let (mut first, mut looks) = (0, LOOKS);
+        let (mut first, mut looks, began) = (0, LOOKS, self.ambient.now());
         while let Err(refused) = self.admission.validate(attributes, object, view, additions, first).await {
             first = self.look_again(attributes.budget, refused, &mut looks, view).await?;
         }
+        attributes.exchange.note(Step::Validate, began, self.ambient.now());
         Ok(())
     }
 

@@ -300,7 +300,8 @@ impl<S: Store> Pipeline<S> {
             self.remove_leftovers(key).await?;
         }
         let absent = Condition::Absent(key.clone());
-        match self.propose(request.resource, absent, Operation::Put(put), additions).await? {
+        match self.propose(request.exchange, request.resource, absent, Operation::Put(put), additions).await?
+        {
             Outcome::Applied { object: Some(object), .. } => {
                 Ok(Stored::Done(object.json.clone(), Some(object)))
             }

@@ -167,7 +167,7 @@ impl<S: Store> Pipeline<S> {
             self.remove_leftovers(key).await?;
         }
         let absent = Condition::Absent(key.clone());
-        match self.propose(resource, absent, Operation::Put(put), &additions).await? {
+        match self.propose(request.exchange, resource, absent, Operation::Put(put), &additions).await? {
             Outcome::Applied { object: Some(object), .. } => {
                 Ok(Some(answer(object.json.clone(), Some(object))))
             }

@@ -19,6 +19,7 @@ use super::media_type::{media_type, takes_protobuf, unsupported};
 use super::options::FieldValidation;
 use super::{Pipeline, Request};
 use crate::error::{ApiError, Subject};
+use crate::exchange::Step;
 use crate::request::Verb;
 
 /// The result of a patch.
@@ -37,6 +38,7 @@ impl<S: Store> Pipeline<S> {
         validation: FieldValidation,
     ) -> Result<Value, ApiError> {
         request.budget.check()?;
+        let began = self.ambient.now();
         let decoded = decode_body(request, |format, error| refused_in(format, request, error))?;
         request.budget.check()?;
         let Decoded { mut value, strict, head } = decoded;
@@ -50,6 +52,7 @@ impl<S: Store> Pipeline<S> {
         if self.empties_owners(request) {
             clear_managed_fields(&mut value);
         }
+        request.exchange.note(Step::Decode, began, self.ambient.now());
         Ok(value)
     }
 

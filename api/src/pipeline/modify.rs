@@ -318,7 +318,8 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
         };
         let unchanged = Condition::AtRevision(key.clone(), before.revision);
         self.request.budget.begin_write()?;
-        match self.pipeline.propose(self.request.resource, unchanged, operation, additions).await? {
+        let Request { exchange, resource, .. } = self.request;
+        match self.pipeline.propose(exchange, resource, unchanged, operation, additions).await? {
             Outcome::Refused { condition: 0, .. } => Ok(Proposed::Overtaken),
             Outcome::Refused { condition, current, .. } => {
                 let operation = match last {

@@ -8,11 +8,13 @@ use std::iter;
 
 use orch_raft::{Condition, Key, Operation, Outcome, Put, Store, Transaction};
 use orch_schema::value::Value;
+use orch_spans::Trace;
 
 use super::Pipeline;
 use crate::admission::Additions;
 use crate::allocation::{ADDRESSES, CLAIMS};
 use crate::error::{ApiError, Subject};
+use crate::exchange::{Exchange, Step};
 use crate::registry::{Record, Resource};
 
 /// Resources of which one transaction may change several objects: the quotas that a write is charged to, and the addresses
@@ -21,13 +23,14 @@ use crate::registry::{Record, Resource};
 const CHANGED_TOGETHER: [&str; 3] = ["resourcequotas", ADDRESSES, CLAIMS];
 
 impl<S: Store> Pipeline<S> {
-    /// Proposes `operation` on an object of `resource`, if `condition` and those of admission hold, with the operations that
+    /// Proposes `operation` of the request `exchange` on an object of `resource`, if `condition` and those of admission hold, with the operations that
     /// admission adds.
     ///
     /// # Errors
     /// `UnknownPath`, `Conflict`: the definition of the kind is gone, or was changed.
     pub(super) async fn propose(
         &self,
+        exchange: &Exchange,
         resource: &Resource,
         condition: Condition,
         operation: Operation,
@@ -50,7 +53,10 @@ impl<S: Store> Pipeline<S> {
             let message = format!("a transaction changes two objects of {resource}, one of them {path}");
             return Err(ApiError::Internal(message));
         }
-        match self.store.propose(transaction).await? {
+        let (began, span) = (self.ambient.now(), exchange.begin_span());
+        let proposed = self.store.propose_traced(transaction, span.as_ref().map(Trace::context)).await;
+        exchange.note_span(Step::Propose, span, None, (began, self.ambient.now()));
+        match proposed? {
             Outcome::Refused { condition, current, .. } if condition == last && resource.record.is_some() => {
                 Err(overtaken(resource, current.is_some()))
             }

@@ -25,6 +25,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use orch_proto::Brand;
 use orch_raft::Store;
+use orch_spans::TraceContext;
 
 use crate::ambient::Ambient;
 use crate::egress::{EgressError, Reply, Url};
@@ -77,6 +78,8 @@ pub struct Call {
     pub timeout: Duration,
     /// Bytes of the answer's body.
     pub answer_bytes_max: usize,
+    /// The span that the call is, which the webhook is told of; `None` without a recorded trace.
+    pub trace: Option<TraceContext>,
 }
 
 /// Documents hold objects: they are not shown.
@@ -95,6 +98,8 @@ pub(crate) struct Bounds {
     pub(crate) answer_bytes_max: usize,
     /// The webhook is told its time by the query, in whole seconds, rounded up.
     pub(crate) states_timeout: bool,
+    /// The span that the call is.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// The reason why a call has no answer, as clients read it: the request and its failure.
@@ -257,9 +262,10 @@ impl Webhooks {
                 return ready(Err(CallError::Failed { url: shown, reason })).boxed();
             }
         };
-        let Bounds { timeout, answer_bytes_max, .. } = bounds;
+        let Bounds { timeout, answer_bytes_max, trace, .. } = bounds;
         let authorities = config.authorities();
-        let call = Call { purpose: self.purpose, url, at, authorities, document, timeout, answer_bytes_max };
+        let purpose = self.purpose;
+        let call = Call { purpose, url, at, authorities, document, timeout, answer_bytes_max, trace };
         let calling = own.unwrap_or(&inner.caller).call(call);
         async move {
             match calling.await {

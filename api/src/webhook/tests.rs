@@ -18,7 +18,7 @@ use crate::egress::EgressError;
 use crate::webhook::config::ServicePort;
 
 const BOUNDS: Bounds =
-    Bounds { timeout: Duration::from_millis(1_500), answer_bytes_max: 9, states_timeout: true };
+    Bounds { timeout: Duration::from_millis(1_500), answer_bytes_max: 9, states_timeout: true, trace: None };
 
 fn posted(config: Value, answer: Answer) -> (Result<Bytes, CallError>, Vec<Call>) {
     let caller = Answering::new(move |_| answer.clone());

@@ -23,6 +23,7 @@ use orch_raft::{
     Change, Collection, Compacted, Interest, Operation, Outcome, ProposeError, ReadError, Revision, State,
     Store, Subscription, Transaction,
 };
+use orch_spans::TraceContext;
 use prost::Message;
 
 pub use self::altered::Altered;
@@ -270,7 +271,11 @@ impl<S: Store> Store for PlantedStore<S> {
         self.store.is_short_of_space()
     }
 
-    async fn propose(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
+    async fn propose_traced(
+        &self,
+        transaction: Transaction,
+        trace: Option<TraceContext>,
+    ) -> Result<Outcome, ProposeError> {
         let blind = transaction.conditions.is_empty();
         if self.plant == Some(Plant::AnswersEarly) && blind && self.store.is_leader() {
             return self.propose_early(transaction).await;
@@ -285,7 +290,7 @@ impl<S: Store> Store for PlantedStore<S> {
             Some(plant) => plant.of_definitions(transaction, &self.store.state()),
             None => transaction,
         };
-        self.store.propose(transaction).await
+        self.store.propose_traced(transaction, trace).await
     }
 
     async fn barrier(&self) -> Result<Revision, ReadError> {

@@ -132,7 +132,7 @@ pub(super) fn read<T: DeserializeOwned>(
 ///
 /// # Errors
 /// It cannot be read, or is too large.
-pub(super) fn read_text(path: &Path) -> Result<String, ConfigFileError> {
+pub(crate) fn read_text(path: &Path) -> Result<String, ConfigFileError> {
     files::read_text(path, FILE_BYTES_MAX).map_err(|source| match source.kind() {
         ErrorKind::FileTooLarge => ConfigFileError::TooLarge { path: path.to_owned() },
         _ => ConfigFileError::Unreadable { path: path.to_owned(), source },
@@ -149,7 +149,11 @@ struct Head {
     kind: String,
 }
 
-pub(super) fn parse<T: DeserializeOwned>(text: &str, kind: &str, versions: &[&str]) -> Result<T, String> {
+/// Reads `text` as a document of `kind` in one of `versions` of the group of configurations, under the domain of any brand.
+///
+/// # Errors
+/// It is another document: the reason.
+pub(crate) fn parse<T: DeserializeOwned>(text: &str, kind: &str, versions: &[&str]) -> Result<T, String> {
     parse_in("apiserver.config.", text, kind, versions)
 }
 

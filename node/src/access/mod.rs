@@ -12,4 +12,5 @@ mod follow;
 pub mod issuers;
 
 pub use faults::{ConfigFileError, Faults};
+pub(crate) use faults::{parse, read_text};
 pub use follow::follow;

@@ -62,7 +62,8 @@ struct Poster {
 
 impl Poster {
     async fn post(&self, document: Bytes) -> Result<(), NotStored> {
-        let request = Outgoing { url: self.url.clone(), document: Some(document), timeout: TIMEOUT_MAX };
+        let request =
+            Outgoing { url: self.url.clone(), document: Some(document), timeout: TIMEOUT_MAX, trace: None };
         match self.egress.send(request).await {
             Ok(reply) if (200..300).contains(&reply.status) => Ok(()),
             Ok(reply) => Err(NotStored(format!("the webhook answered {}", reply.status))),

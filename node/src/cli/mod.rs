@@ -36,6 +36,7 @@ mod services;
 mod signing;
 mod size;
 mod snapshot;
+mod tracing;
 mod webhooks;
 
 pub(crate) use address::parse_server;
@@ -80,6 +81,7 @@ pub use snapshot::{
     ExtractArgs, IdentityArgs, InspectSnapshotArgs, KeyFileArgs, KeyPlaceArgs, NewKeyArgs, RestoreArgs,
     SaveArgs, SnapshotCommand,
 };
+pub use tracing::TracingArgs;
 pub use webhooks::WebhookArgs;
 
 use std::path::PathBuf;

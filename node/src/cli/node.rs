@@ -29,6 +29,7 @@ use super::service_accounts::ServiceAccountArgs;
 use super::services::ServiceArgs;
 use super::signing::SigningArgs;
 use super::size::parse_size;
+use super::tracing::TracingArgs;
 use super::webhooks::WebhookArgs;
 
 pub(super) const NETWORK: &str = "Network";
@@ -230,6 +231,9 @@ pub struct SharedArgs {
     /// Flags of webhooks and aggregated servers.
     #[command(flatten)]
     pub webhooks: WebhookArgs,
+    /// Flags of traces.
+    #[command(flatten)]
+    pub tracing: TracingArgs,
     /// Flags of scheduled backups.
     #[command(flatten)]
     pub backup: BackupArgs,

@@ -191,6 +191,9 @@ fn http_request(
     if request.document.is_some() {
         builder = builder.header(CONTENT_TYPE, "application/json");
     }
+    if let Some(trace) = request.trace {
+        builder = builder.header(orch_spans::HEADER, trace.to_string());
+    }
     if let Some(authorization) = authorization {
         builder = builder.header(AUTHORIZATION, authorization);
     }

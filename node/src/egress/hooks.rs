@@ -112,8 +112,8 @@ impl Caller for Hooks {
         let inner = self.0.clone();
         async move {
             let target = inner.target(&call).await?;
-            let Call { url, document, timeout, answer_bytes_max, .. } = call;
-            let request = Outgoing { url, document: Some(document), timeout };
+            let Call { url, document, timeout, answer_bytes_max, trace, .. } = call;
+            let request = Outgoing { url, document: Some(document), timeout, trace };
             target.ask_in_time(&request, answer_bytes_max).await
         }
         .boxed()

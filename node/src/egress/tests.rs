@@ -88,6 +88,7 @@ impl Hostile {
             url: self.url(),
             document: Some(Bytes::from_static(b"{}")),
             timeout: Duration::from_secs(20),
+            trace: None,
         }
     }
 }
@@ -380,6 +381,7 @@ fn hook_call(url: Url, authorities: &[u8]) -> Call {
         document: Bytes::from_static(b"{}"),
         timeout: Duration::from_secs(20),
         answer_bytes_max: 16,
+        trace: None,
     }
 }
 

@@ -69,7 +69,7 @@ pub enum RunError {
         /// The file and its fault.
         source: CertsError,
     },
-    /// A configuration of authentication, authorization or admission cannot be used.
+    /// A configuration of authentication, authorization, admission or traces cannot be used.
     #[error("--{flag}")]
     Access {
         /// The flag.
@@ -77,6 +77,9 @@ pub enum RunError {
         /// The fault in its file.
         source: crate::access::ConfigFileError,
     },
+    /// Spans cannot be sent to the collector of the file.
+    #[error("--tracing-config-file")]
+    Traces(#[source] crate::traces::ExportError),
     /// The data directory cannot be made.
     #[error("--data-dir: cannot make {path}")]
     DataDir {

@@ -37,6 +37,7 @@ use crate::cli::LogFormat;
 use crate::encryption::Rewriter;
 use crate::server::{Port, Server, bind, bind_socket};
 use crate::tls::Reloader;
+use crate::traces::Exporting;
 
 /// Longest wait for threads to end. Work between two waits takes less than a second.
 const THREADS_MAX: Duration = Duration::from_secs(2);
@@ -46,7 +47,7 @@ pub fn run(plan: Plan, out: &mut impl Write) -> Result<(), RunError> {
     super::clients::raise_descriptors();
     let system = |source| RunError::System { action: "start threads", source };
     let Threads { api, store } = Threads::start().map_err(system)?;
-    let result = api.block_on(Box::pin(live(plan, store.handle(), out)));
+    let result = api.block_on(Box::pin(live_traced(plan, store.handle(), out)));
     // Tasks still running have had their time to drain. They end at their next wait: a thread that still held the store while
     // the process exits would meet RocksDB's statics destroyed.
     api.shutdown_timeout(THREADS_MAX);
@@ -76,6 +77,17 @@ struct Node {
     following: CancellationToken,
     rewriter: Arc<Rewriter>,
     scheduler: Option<Supervised>,
+}
+
+/// Lives, and sends the spans of it to the collector of the plan, if it has one.
+async fn live_traced(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), RunError> {
+    let exporting = plan.traces.as_ref().map(|traces| Exporting::start(traces, &plan.name));
+    let exporting = exporting.transpose().map_err(RunError::Traces)?;
+    let result = live(plan, store, out).await;
+    if let Some(exporting) = exporting {
+        exporting.stop().await;
+    }
+    result
 }
 
 async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), RunError> {

@@ -32,6 +32,7 @@ use crate::certs::{Expiries, Layout};
 use crate::cli::{ClusterMember, FrontProxyArgs, SharedArgs};
 use crate::encryption::Keyring;
 use crate::tls::{MaterialError, TlsFiles};
+use crate::traces::{self, TracesPlan};
 
 /// Settings of a node to start.
 #[derive(Debug)]
@@ -118,6 +119,8 @@ pub struct Plan {
     pub connector: Connector,
     /// Connections to webhooks that objects name.
     pub webhooks: WebhookPlan,
+    /// Traces that are recorded; `None` without `--tracing-config-file`.
+    pub traces: Option<TracesPlan>,
     /// Scheduled backups; `None` without `--backup-schedule`.
     pub backup: Option<BackupPlan>,
     /// Every flag with its value, for people.
@@ -218,6 +221,7 @@ impl Resolved {
             audit: Audit::plan(&shared.audit)?,
             connector: super::connect::connector(&shared.connect)?,
             webhooks: WebhookPlan::of(&shared.webhooks, &hook_files, self.strictness)?,
+            traces: recorded_traces(shared)?,
         })
     }
 }
@@ -276,6 +280,12 @@ fn features(shared: &SharedArgs) -> Features {
         debug_assert!(is_known, "there is no feature {name}");
     }
     features
+}
+
+/// The traces that the file of `--tracing-config-file` asks for.
+fn recorded_traces(shared: &SharedArgs) -> Result<Option<TracesPlan>, RunError> {
+    let read = shared.tracing.tracing_config_file.as_deref().map(traces::read).transpose();
+    read.map_err(|source| RunError::Access { flag: "tracing-config-file", source })
 }
 
 /// The given flags of the API port's files.

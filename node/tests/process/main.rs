@@ -4,6 +4,7 @@
 mod keyboard;
 mod metrics;
 mod moving;
+mod traces;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::pki_types::pem::PemObject;
@@ -105,6 +107,27 @@ impl Process {
         token: &str,
         body: &str,
     ) -> (u16, String) {
+        let (mut sender, address) = self.connect(authority, identity).await;
+        let mut request = Request::builder().method(method).uri(path).header("host", address);
+        if !token.is_empty() {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        if !body.is_empty() {
+            request = request.header("content-type", "application/json");
+        }
+        let request = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
+        let response = sender.send_request(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// A connection for requests, and the address of the API.
+    async fn connect(
+        &self,
+        authority: &Path,
+        identity: Option<(&Path, &Path)>,
+    ) -> (http1::SendRequest<Full<Bytes>>, String) {
         let url = self.endpoints().unwrap()["https"].as_str().unwrap().to_owned();
         let address = url.strip_prefix("https://").unwrap();
         let pem = |path: &Path| CertificateDer::from_pem_file(path).unwrap();
@@ -123,21 +146,9 @@ impl Process {
         let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
         let name = ServerName::try_from("127.0.0.1").unwrap();
         let stream = connector.connect(name, TcpStream::connect(address).await.unwrap()).await.unwrap();
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
-        let mut request = Request::builder().method(method).uri(path).header("host", address);
-        if !token.is_empty() {
-            request = request.header("authorization", format!("Bearer {token}"));
-        }
-        if !body.is_empty() {
-            request = request.header("content-type", "application/json");
-        }
-        let request = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
-        let response = sender.send_request(request).await.unwrap();
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, String::from_utf8(body.to_vec()).unwrap())
+        (sender, address.to_owned())
     }
 
     /// Repeats the request until the node is ready: before, it answers 503, or 500 to questions for its health, and 403 where

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use openraft_rt::Instant;
 use orch_proto::store as wire;
+use orch_spans::TraceContext;
 use wire::change_request::Kind as MembershipChange;
 use wire::control_request::Kind as Request;
 use wire::control_response::Kind as Response;
@@ -56,9 +57,13 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
         self.0.applied.state()
     }
 
-    async fn propose(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
+    async fn propose_traced(
+        &self,
+        transaction: Transaction,
+        trace: Option<TraceContext>,
+    ) -> Result<Outcome, ProposeError> {
         let began = R::Instant::now();
-        let result = self.0.propose_for_client(transaction).await;
+        let result = self.0.propose_for_client(transaction, trace).await;
         self.0.counters.note_proposal(&result, since::<R>(began));
         result
     }
@@ -259,14 +264,18 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
     /// The same as [`Core::propose`], unless this member may not serve clients, or the transaction needs room that is not there.
-    async fn propose_for_client(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
+    async fn propose_for_client(
+        &self,
+        transaction: Transaction,
+        trace: Option<TraceContext>,
+    ) -> Result<Outcome, ProposeError> {
         if let Err(error) = self.agreement.may_serve() {
             return Err(ProposeError::NotProposed { reason: error.reason });
         }
         if let Some(error) = self.lacks_space_for(&transaction) {
             return Err(error);
         }
-        let outcome = self.propose(transaction).await?;
+        let outcome = self.propose_traced(transaction, trace).await?;
         // Where the state was found wrong meanwhile, the objects in the outcome may be wrong, too.
         if let Err(error) = self.agreement.may_serve() {
             return Err(ProposeError::Unknown { reason: error.reason });
@@ -274,9 +283,17 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         Ok(outcome)
     }
 
-    /// Proposes a transaction and waits until this member has applied it.
+    /// Proposes a transaction of the member's own and waits until this member has applied it.
     pub(crate) async fn propose(&self, transaction: Transaction) -> Result<Outcome, ProposeError> {
-        let (sequence, mut answer) = self.proposals.register(&transaction)?;
+        self.propose_traced(transaction, None).await
+    }
+
+    async fn propose_traced(
+        &self,
+        transaction: Transaction,
+        trace: Option<TraceContext>,
+    ) -> Result<Outcome, ProposeError> {
+        let (sequence, mut answer) = self.proposals.register(&transaction, trace)?;
         drop(transaction);
         let waiting = Withdraw { core: self, sequence, armed: true };
         let mut answered = within::<R, _>(SEND_TIMEOUT, &mut answer).await;

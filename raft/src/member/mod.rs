@@ -41,6 +41,7 @@ mod space;
 mod status;
 #[cfg(test)]
 pub(crate) mod tests;
+mod traces;
 mod trust;
 
 use std::sync::{Arc, Weak};
@@ -123,7 +124,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         let applied = Arc::new(applied.map_err(|error| unreadable(&error))?);
         level.follow(&applied.state())?;
         let log = Log::<R, D>::open(disk.clone(), applied.clone(), fatal.clone(), level.clone());
-        let mut log = log.map_err(|error| unreadable(&error))?;
+        let mut log = log.map_err(|error| unreadable(&error))?.traced(proposals.traces().clone());
         let log_end = log.get_log_state().await.map_err(|error| unreadable(&error))?.last_log_id;
         // An installed state covers entries that the log never had, and the log's own marker of that may not be synced.
         let ended = log_end.max(applied.now().1.log_id);
@@ -143,6 +144,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             recollection: recollection(options.id(), applied.clone(), promises.clone()),
             scrutiny: scrutiny.clone(),
             agreement: agreement.clone(),
+            traces: proposals.traces().clone(),
         });
         let (links, machine) = (network.clone(), Machine::new(applied.clone(), holds.clone()));
         let raft = Raft::<R, D>::new(options.id().0, Arc::new(settings), network, log, machine).await;

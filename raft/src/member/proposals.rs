@@ -18,11 +18,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use orch_spans::TraceContext;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use crate::encoding::{ProposalId, check_transaction, encode_transaction};
 use crate::member::feature::FeatureLevel;
+use crate::member::traces::Traces;
 use crate::store::ProposeError;
 use crate::transaction::{Outcome, Transaction};
 
@@ -44,6 +46,7 @@ pub(crate) struct Proposals {
     incarnation: u64,
     level: Arc<FeatureLevel>,
     waiting: Mutex<Waiting>,
+    traces: Arc<Traces>,
     /// Notified when a proposal is queued.
     queued: Notify,
 }
@@ -71,7 +74,13 @@ struct Proposal {
 
 impl Proposals {
     pub(crate) fn new(node: u64, incarnation: u64, level: Arc<FeatureLevel>) -> Self {
-        Proposals { node, incarnation, level, waiting: Mutex::default(), queued: Notify::new() }
+        let (waiting, traces) = (Mutex::default(), Arc::default());
+        Proposals { node, incarnation, level, waiting, traces, queued: Notify::new() }
+    }
+
+    /// The traces of this member's proposals, and of those of others that pass through it.
+    pub(crate) fn traces(&self) -> &Arc<Traces> {
+        &self.traces
     }
 
     /// Whether a proposal was made by this start of this member.
@@ -79,8 +88,13 @@ impl Proposals {
         id.node == self.node && id.incarnation == self.incarnation
     }
 
-    /// Queues a transaction. Returns its sequence, for `withdraw`, and the receiver of its outcome.
-    pub(crate) fn register(&self, transaction: &Transaction) -> Result<(u64, Answer), ProposeError> {
+    /// Queues a transaction, which may belong to a recorded trace. Returns its sequence, for `withdraw`, and the receiver of its
+    /// outcome.
+    pub(crate) fn register(
+        &self,
+        transaction: &Transaction,
+        trace: Option<TraceContext>,
+    ) -> Result<(u64, Answer), ProposeError> {
         let sequence = {
             let mut waiting = self.waiting.lock();
             waiting.last_sequence += 1;
@@ -94,6 +108,10 @@ impl Proposals {
         // A transaction that members cannot apply would stop every member once it is in the log: no entry is skipped.
         check_transaction(&bytes, self.level.supported())
             .map_err(|error| ProposeError::Refused { reason: error.to_string() })?;
+        if let Some(trace) = trace {
+            // Before it is queued: it may be sent at once.
+            self.traces.note(id, trace);
+        }
         Ok((sequence, self.enqueue(sequence, bytes)?))
     }
 

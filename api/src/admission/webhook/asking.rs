@@ -13,6 +13,7 @@
 use orch_rules::expression::policy::{FailurePolicy, Input, Matched};
 use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
+use orch_spans::{Trace, TraceContext};
 
 use super::answer::{self, Answer, Fault};
 use super::health::Allotted;
@@ -25,6 +26,7 @@ use crate::admission::matching::{Names, Objects, Param, Version, Write};
 use crate::admission::{Attributes, Refusal, View};
 use crate::ambient::uuid_text;
 use crate::error::{ApiError, Subject};
+use crate::exchange::Step;
 use crate::patch::JsonPatch;
 use crate::webhook::{ANSWER_BYTES_MAX, Bounds, CallError};
 
@@ -140,8 +142,11 @@ impl<'a> Asking<'a> {
     ) -> Result<Allowed, Refusal> {
         let (attributes, webhook) = (self.attributes(), &*call.found.webhook);
         let began = self.callers.ambient.now();
-        let outcome = self.outcome(call, request).await;
-        let micros = self.callers.ambient.now().0.saturating_sub(began.0);
+        let span = attributes.exchange.begin_span();
+        let outcome = self.outcome(call, request, span.as_ref().map(Trace::context)).await;
+        let now = self.callers.ambient.now();
+        attributes.exchange.note_span(Step::Webhook, span, Some(&webhook.name), (began, now));
+        let micros = now.0.saturating_sub(began.0);
         let observe = |outcome: Outcome, is_rejected: bool| {
             let ended = Ended { outcome, is_rejected, micros };
             metrics::observe_call(webhook, attributes.operation, &ended);
@@ -201,7 +206,12 @@ impl<'a> Asking<'a> {
         result
     }
 
-    async fn outcome(&self, call: Call<'_>, request: &Request) -> Result<Allowed, Unallowed> {
+    async fn outcome(
+        &self,
+        call: Call<'_>,
+        request: &Request,
+        trace: Option<TraceContext>,
+    ) -> Result<Allowed, Unallowed> {
         let (attributes, webhook) = (self.attributes(), &*call.found.webhook);
         let version = sendable(webhook, attributes)?;
         let client = webhook.client().map_err(|reason| {
@@ -214,8 +224,8 @@ impl<'a> Asking<'a> {
         if allotted.timeout.is_zero() {
             return Err(Unallowed::Late);
         }
-        let bounds =
-            Bounds { timeout: allotted.timeout, answer_bytes_max: ANSWER_BYTES_MAX, states_timeout: true };
+        let (timeout, answer_bytes_max) = (allotted.timeout, ANSWER_BYTES_MAX);
+        let bounds = Bounds { timeout, answer_bytes_max, states_timeout: true, trace };
         let body = self.callers.webhooks.post(client, document, bounds).await;
         let read = match body {
             Ok(body) => answer::read(&body, (&webhook.name, webhook.role), (version, &uid), brand),

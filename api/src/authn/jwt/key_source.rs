@@ -168,7 +168,7 @@ impl KeySource {
     /// The JSON document at `url`; `None` if it is none.
     async fn get(&self, url: Url) -> Result<Option<Value>, FetchError> {
         let host = url.host.clone();
-        let reply = self.egress.send(Outgoing { url, document: None, timeout: TIMEOUT }).await?;
+        let reply = self.egress.send(Outgoing { url, document: None, timeout: TIMEOUT, trace: None }).await?;
         match reply.status {
             200 => Ok(serde_json::from_slice(&reply.body).ok()),
             status => Err(FetchError::Status { host, status }),

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use orch_raft::Store;
 
 use super::super::Api;
+use super::super::traced::begin_trace;
 use super::{Arrived, PageRoute, RemoteRoute, RequestInfo, Resolved, ResourceRoute};
 use crate::aggregation::Remote;
 use crate::authn::User;
 use crate::error::ApiError;
+use crate::exchange::Step;
 
 /// A request whose credentials, or their absence, name a user.
 pub(in crate::http) struct Authenticated<'a> {
@@ -26,7 +28,10 @@ impl<S: Store> Api<S> {
         let (gate, peer) = (&self.pipeline.gate, arrived.peer.as_ref());
         let found =
             gate.authenticate(&arrived.exchange, peer, &arrived.headers, arrived.reporter.as_ref(), at);
-        Ok(Authenticated { arrived, user: found.await? })
+        let user = found.await?;
+        begin_trace(arrived, &user);
+        arrived.exchange.note(Step::Authenticate, at.1, self.pipeline.ambient.now());
+        Ok(Authenticated { arrived, user })
     }
 }
 

@@ -13,6 +13,7 @@ use crate::authn::User;
 use crate::authz::Attributes;
 use crate::endpoint::Endpoint;
 use crate::error::ApiError;
+use crate::exchange::Step;
 use crate::follow::Applied;
 use crate::request::Verb;
 
@@ -83,7 +84,10 @@ impl<S: Store> Api<S> {
         attributes: Attributes<'_>,
     ) -> Result<Arc<User>, ApiError> {
         let (gate, applied) = (&self.pipeline.gate, Applied::of(&self.pipeline.store));
-        gate.admit(&arrived.exchange, user, &arrived.headers, attributes, &applied).await
+        let began = self.pipeline.ambient.now();
+        let admitted = gate.admit(&arrived.exchange, user, &arrived.headers, attributes, &applied).await;
+        arrived.exchange.note(Step::Authorize, began, self.pipeline.ambient.now());
+        admitted
     }
 }
 

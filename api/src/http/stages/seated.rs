@@ -18,6 +18,7 @@ use super::authorized::Undeclared;
 use super::{Arrived, Authorized, Elsewhere, Operation, Page};
 use crate::authn::User;
 use crate::error::ApiError;
+use crate::exchange::Step;
 use crate::flow::{FlowRequest, Seat, hold_while_sent};
 use crate::follow::Applied;
 use crate::request::Verb;
@@ -113,7 +114,9 @@ impl<S: Store> Api<S> {
         }
         let began = self.pipeline.ambient.now();
         let seat = self.flow.admit(&self.pipeline.store, entry, request).await;
-        arrived.exchange.add_wait(self.pipeline.ambient.now().0.saturating_sub(began.0));
+        let now = self.pipeline.ambient.now();
+        arrived.exchange.add_wait(now.0.saturating_sub(began.0));
+        arrived.exchange.note(Step::FlowControl, began, now);
         seat
     }
 }

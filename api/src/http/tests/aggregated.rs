@@ -24,9 +24,9 @@ const API_SERVICES: &str = "/apis/apiregistration.orch.io/v1/apiservices";
 const THINGS: &str = "/apis/a.example.com/v1/things";
 
 /// A server that answers every request alike.
-struct Scripted {
+pub(super) struct Scripted {
     /// Requests: method, target, and the headers whose names begin as given.
-    seen: Mutex<Vec<String>>,
+    pub(super) seen: Mutex<Vec<String>>,
     targets: Mutex<Vec<Target>>,
     code: u16,
     headers: Vec<(&'static str, &'static str)>,
@@ -97,7 +97,7 @@ impl Relay for Scripted {
 }
 
 /// A server whose group `a.example.com` is answered by `scripted`, once it is `available`.
-async fn server(scripted: Scripted, available: &str) -> (Server, Arc<Scripted>, Aggregation) {
+pub(super) async fn server(scripted: Scripted, available: &str) -> (Server, Arc<Scripted>, Aggregation) {
     server_with((scripted, available), |api, _| api).await
 }
 
@@ -463,8 +463,17 @@ async fn a_webhook_at_this_servers_own_service_is_a_collection_of_an_aggregated_
         let url = Url::parse(&format!("https://orch.default.svc{target}")).unwrap();
         let (document, timeout) = (Bytes::from_static(b"{}"), Duration::from_secs(5));
         let purpose = Purpose::default();
-        own.call(Call { purpose, url, at: None, authorities: None, document, timeout, answer_bytes_max })
-            .await
+        own.call(Call {
+            purpose,
+            url,
+            at: None,
+            authorities: None,
+            document,
+            timeout,
+            answer_bytes_max,
+            trace: None,
+        })
+        .await
     };
     let reply = call(&format!("{THINGS}?timeout=5s"), 4).await.unwrap();
     assert_eq!((reply.status, &*reply.body), (200, b"text".as_slice()));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use orch_spans::TraceContext;
 use parking_lot::Mutex;
 
 use super::*;
@@ -16,9 +17,11 @@ const CONFIGURATIONS: &str = "/apis/admissionregistration.orch.io/v1/validatingw
 
 /// A webhook that allows every write after five seconds, if it is given them.
 #[derive(Debug, Default)]
-struct Slow {
+pub(super) struct Slow {
     /// The times of its calls, in milliseconds.
     given_ms: Mutex<Vec<u128>>,
+    /// The spans that they are.
+    pub(super) traces: Mutex<Vec<TraceContext>>,
 }
 
 const TAKES: Duration = Duration::from_secs(5);
@@ -26,6 +29,7 @@ const TAKES: Duration = Duration::from_secs(5);
 impl Caller for Slow {
     fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply, EgressError>> {
         self.given_ms.lock().push(call.timeout.as_millis());
+        self.traces.lock().extend(call.trace);
         async move {
             tokio::time::sleep(TAKES.min(call.timeout)).await;
             if call.timeout < TAKES {
@@ -42,7 +46,7 @@ impl Caller for Slow {
 }
 
 /// A server with that webhook on config maps.
-async fn server(failure_policy: &str) -> (Server, Arc<Slow>) {
+pub(super) async fn server(failure_policy: &str) -> (Server, Arc<Slow>) {
     let (server, slow) = (Server::new().await, Arc::new(Slow::default()));
     let mut pipeline = pipeline(server.store.clone(), server.clock.clone(), Features::default());
     let ambient: Arc<dyn Ambient> = server.clock.clone();

@@ -23,6 +23,7 @@ mod run_time_kinds;
 mod snapshots;
 mod streams;
 mod tokens;
+mod traces;
 mod traversal;
 mod undeclared;
 mod unknown_outcomes;

@@ -61,6 +61,12 @@ pub(super) fn members(cluster: &Value, found: &mut Vec<Condition>) {
     for member in all.iter().filter(|member| member["state"] != "down") {
         one_member(member, found);
     }
+    learners(&all, found);
+    programs(&all, found);
+}
+
+/// Learners that have the whole log.
+fn learners(all: &[&Value], found: &mut Vec<Condition>) {
     let has_caught_up =
         |member: &&&Value| member["role"] == "learner" && member["state"] == "up" && member["lag"] == 0;
     for learner in all.iter().filter(has_caught_up) {
@@ -72,6 +78,10 @@ pub(super) fn members(cluster: &Value, found: &mut Vec<Condition>) {
             next: format!("orch cluster promote {name}; not wanted any more: orch cluster remove {name}"),
         });
     }
+}
+
+/// Members whose programs differ.
+fn programs(all: &[&Value], found: &mut Vec<Condition>) {
     let levels: BTreeSet<u64> =
         all.iter().filter_map(|member| member["feature_level_max"].as_u64()).collect();
     if let (Some(first), Some(last)) = (levels.first(), levels.last())

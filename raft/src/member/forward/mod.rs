@@ -259,9 +259,10 @@ impl Stream {
             counters.note_forwarded(batch.len());
             self.sequence += 1;
             let (sequence, term) = (self.sequence, self.leader.term);
-            let (sequences, transactions) = batch.into_iter().unzip();
+            let (sequences, transactions): (_, Vec<Bytes>) = batch.into_iter().unzip();
             self.under_way.insert(sequence, sequences);
-            let frame = wire::ForwardRequest { sequence, term, transactions, format: 0 };
+            let traces = proposals.traces().of_transactions(transactions.iter());
+            let frame = wire::ForwardRequest { sequence, term, transactions, format: 0, traces };
             room.send(Bytes::from(frame.encode_to_vec()));
             self.listening.get_or_insert_with(listening::<R>);
         }

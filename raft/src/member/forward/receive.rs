@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use openraft_rt::Select2;
 use orch_proto::store as wire;
+use orch_spans::{Kind, now_micros};
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::mpsc;
@@ -142,6 +143,8 @@ async fn take_frame<R: Runtime, D: Disk, T: Transport>(
     request: wire::ForwardRequest,
     answers: &mpsc::Sender<(u64, Settled)>,
 ) {
+    let traces = core.proposals.traces();
+    traces.note_marks(&request.traces, |position| request.transactions.get(position));
     let answers = answers.clone();
     let frame = Arc::new(Frame { sequence: request.sequence, settled: Mutex::default(), answers });
     for (position, bytes) in (0u32..).zip(request.transactions) {
@@ -158,7 +161,10 @@ async fn take_frame<R: Runtime, D: Disk, T: Transport>(
         }
         // Copied, or the whole frame would stay in memory for as long as the log's tail holds one of its entries.
         let bytes = Bytes::copy_from_slice(&bytes);
-        let settling = frame.clone();
+        let (settling, traced) = (frame.clone(), traces.begin_one(&bytes));
         append(core, request.term, bytes, move || settling.settled.lock().not_appended.push(position)).await;
+        if let Some((began, trace)) = traced {
+            trace.ended(Kind::Server, "append forwarded", (began, now_micros())).record();
+        }
     }
 }

@@ -42,6 +42,7 @@ use crate::member::consensus::{Entry, LogId, Types, Vote};
 use crate::member::counters::{Durations, since};
 use crate::member::fatal::Fatal;
 use crate::member::feature::FeatureLevel;
+use crate::member::traces::Traces;
 
 /// Brings the stored state up to an index before entries through it are purged.
 pub(crate) trait Settle: Send + Sync + 'static {
@@ -53,6 +54,7 @@ pub(crate) trait Settle: Send + Sync + 'static {
 pub(crate) struct Log<R: Runtime, D> {
     shared: Arc<Shared<D>>,
     pace: Arc<Mutex<Pace<R::Instant>>>,
+    traces: Arc<Traces>,
     runtime: PhantomData<fn() -> R>,
 }
 
@@ -74,7 +76,8 @@ struct Shared<D> {
 
 impl<R: Runtime, D> Clone for Log<R, D> {
     fn clone(&self) -> Self {
-        Log { shared: self.shared.clone(), pace: self.pace.clone(), runtime: PhantomData }
+        let (shared, pace, traces) = (self.shared.clone(), self.pace.clone(), self.traces.clone());
+        Log { shared, pace, traces, runtime: PhantomData }
     }
 }
 
@@ -92,7 +95,13 @@ impl<R: Runtime, D: Disk> Log<R, D> {
         let newest_membership = AtomicU64::default();
         let shared =
             Shared { disk, state, fatal, level, tail, meter, syncs, vote, newest_membership, waiting_purge };
-        Ok(Log { shared: Arc::new(shared), pace: Arc::default(), runtime: PhantomData })
+        let (shared, pace, traces) = (Arc::new(shared), Arc::default(), Arc::default());
+        Ok(Log { shared, pace, traces, runtime: PhantomData })
+    }
+
+    /// The same log, which records spans of the writes of `traces`.
+    pub(crate) fn traced(self, traces: Arc<Traces>) -> Self {
+        Log { traces, ..self }
     }
 
     /// The newest durable vote; `None` before the first.
@@ -235,9 +244,13 @@ impl<R: Runtime, D: Disk> RaftLogStorage<Types<R>> for Log<R, D> {
             records.iter().map(|record| (record.index, record.bytes.len())).collect();
         let (fatal, syncs, began) = (self.shared.fatal.clone(), self.shared.syncs.clone(), R::Instant::now());
         let (pace, append) = (self.pace.clone(), self.pace.lock().begin(began));
+        let traced = self.traces.begin(&entries);
         let on_durable = Box::new(move |result| {
             syncs.observe(since::<R>(began));
             pace.lock().end(append, R::Instant::now());
+            if let Some(traced) = traced {
+                traced.end("log sync");
+            }
             callback.io_completed(fatal.disk(result));
         });
         self.shared.fatal.disk(self.shared.disk.append(records, on_durable))?;

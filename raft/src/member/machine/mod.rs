@@ -195,7 +195,8 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
 
     /// Applies entries in order, publishes the state, and wakes proposers, watchers and readers.
     fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
-        let mut batch = Batch::default();
+        let (mut batch, traces) = (Batch::default(), self.proposals.traces());
+        let traced = traces.begin(entries);
         let (newest_term, has_work) = self.writer.with(|writer| -> Result<_, ApplyError> {
             for entry in entries {
                 writer.apply(entry, &self.proposals, &mut batch)?;
@@ -204,6 +205,10 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
             let newest_term = writer.lineage.last().map_or(0, |last| last.leader_id.term);
             Ok((newest_term, writer.has_work(&self.slack(), Revision(0))))
         })?;
+        if let Some(traced) = traced {
+            traced.end("apply");
+            traces.forget(entries);
+        }
         if has_work {
             self.work.notify_one();
         }

@@ -27,6 +27,7 @@ use crate::member::codec::{
 use crate::member::consensus::{LogId, Types};
 use crate::member::feature::FeatureLevel;
 use crate::member::old_disk::promises::Promises;
+use crate::member::traces::Traces;
 use crate::member::trust::answer_checks::{Scrutinized, Scrutiny, is_within};
 use crate::transport::{Duplex, NodeId, Purpose, Transport};
 
@@ -58,6 +59,7 @@ struct Pipeline<S> {
     peer: u64,
     promises: Promises,
     scrutiny: Scrutinized,
+    traces: Arc<Traces>,
     /// Sent with the first request; `None` after that.
     recall: Option<wire::Recall>,
     term: u64,
@@ -106,6 +108,7 @@ impl<R: Runtime, T: Transport> Link<R, T> {
                 peer: peer.id.0,
                 promises: shared.promises.clone(),
                 scrutiny: shared.scrutiny.clone(),
+                traces: shared.traces.clone(),
                 recall: Some(recall),
                 term: 0,
                 next: None,
@@ -201,6 +204,7 @@ impl<S> Pipeline<S> {
                 self.term = request.vote.leader_id.term;
                 let mut frame = append_to_wire(&request, self.level.agreed());
                 frame.recall = self.recall.take();
+                frame.traces = self.traces.of_entries(&request.entries);
                 let last = request.entries.last().map(|entry| entry.log_id).or(request.prev_log_id);
                 let sent = Sent { previous: request.prev_log_id, last };
                 self.next = Some((Bytes::from(frame.encode_to_vec()), sent));
@@ -337,6 +341,7 @@ pub(super) fn append_to_wire<R: Runtime>(
         entries: request.entries.iter().map(|entry| entry_to_wire(entry, level)).collect(),
         format: 0,
         recall: None,
+        traces: Vec::new(),
     }
 }
 

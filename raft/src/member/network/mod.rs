@@ -42,6 +42,7 @@ use crate::member::holds::Holds;
 use crate::member::machine::SnapshotBody;
 use crate::member::old_disk::promises::Promises;
 use crate::member::old_disk::recall::Recollection;
+use crate::member::traces::Traces;
 use crate::member::trust::answer_checks::{Scrutinized, Scrutiny};
 use crate::transport::{Peer, Purpose, Transport, TransportError};
 
@@ -60,6 +61,8 @@ pub(crate) struct Shared<T> {
     pub(crate) scrutiny: Scrutinized,
     /// Tells whether this member's state may be sent: not in quarantine.
     pub(crate) agreement: Arc<Agreement>,
+    /// The traces of writes under way, which go with their appends.
+    pub(crate) traces: Arc<Traces>,
 }
 
 /// Makes links to members.

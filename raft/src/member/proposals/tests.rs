@@ -8,7 +8,7 @@ fn proposals() -> Proposals {
 }
 
 fn register(proposals: &Proposals) -> (u64, Answer) {
-    proposals.register(&Transaction::default()).unwrap()
+    proposals.register(&Transaction::default(), None).unwrap()
 }
 
 fn applied() -> Outcome {
@@ -60,7 +60,10 @@ fn a_proposal_that_is_made_while_the_member_closes_is_refused_at_once() {
     proposals.close();
     let queued = proposals.enqueue(1, Bytes::from_static(b"encoded"));
     assert!(matches!(queued, Err(ProposeError::NotProposed { .. })));
-    assert!(matches!(proposals.register(&Transaction::default()), Err(ProposeError::NotProposed { .. })));
+    assert!(matches!(
+        proposals.register(&Transaction::default(), None),
+        Err(ProposeError::NotProposed { .. })
+    ));
     assert!(!proposals.has_queued());
 }
 
@@ -134,7 +137,7 @@ fn transactions_that_members_could_not_apply_are_not_queued() {
     };
     let outside =
         Transaction { operations: vec![crate::transaction::Operation::Put(put)], ..Transaction::default() };
-    assert!(matches!(proposals.register(&outside), Err(ProposeError::Refused { .. })));
+    assert!(matches!(proposals.register(&outside, None), Err(ProposeError::Refused { .. })));
     assert!(!proposals.has_queued());
 }
 
@@ -149,9 +152,12 @@ fn limits_are_on_size_and_number() {
     };
     let huge =
         Transaction { operations: vec![crate::transaction::Operation::Put(huge)], ..Transaction::default() };
-    assert!(matches!(proposals.register(&huge), Err(ProposeError::TooLarge { .. })));
+    assert!(matches!(proposals.register(&huge, None), Err(ProposeError::TooLarge { .. })));
     let held: Vec<_> = (0..PROPOSALS_MAX).map(|_| register(&proposals)).collect();
-    assert!(matches!(proposals.register(&Transaction::default()), Err(ProposeError::NotProposed { .. })));
+    assert!(matches!(
+        proposals.register(&Transaction::default(), None),
+        Err(ProposeError::NotProposed { .. })
+    ));
     proposals.close();
     assert!(held.into_iter().all(|(_, mut answer)| matches!(answer.try_recv(), Ok(Err(_)))));
 }

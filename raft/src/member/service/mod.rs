@@ -34,6 +34,7 @@ use crate::member::network::{
     append_from_wire, append_response_to_wire, stream_result_to_wire, vote_request_from_wire,
     vote_response_to_wire,
 };
+use crate::member::traces::transaction;
 use crate::member::trust::standing::Standing;
 use crate::transport::{Duplex, NodeId, PeerService, Purpose, Transport};
 
@@ -237,7 +238,7 @@ fn requests<R: Runtime, D: Disk, T: Transport>(
 async fn take_append<R: Runtime, D: Disk, T: Transport>(
     core: &Arc<Core<R, D, T>>,
     from: NodeId,
-    request: wire::AppendRequest,
+    mut request: wire::AppendRequest,
     leader: Option<Vote>,
 ) -> Result<AppendEntriesRequest<Types<R>>, Refusal> {
     let vote = required_vote(request.vote).map_err(text)?;
@@ -248,6 +249,7 @@ async fn take_append<R: Runtime, D: Disk, T: Transport>(
         Some(leader) if leader != vote => return Err("the stream is one of another term".to_owned()),
         Some(_) => {}
     }
+    let traces = std::mem::take(&mut request.traces);
     let request = match append_from_wire(request, core.feature.level.supported()) {
         Ok(request) => request,
         Err(error) => {
@@ -259,5 +261,7 @@ async fn take_append<R: Runtime, D: Disk, T: Transport>(
         }
     };
     core.check_history(from, &request)?;
+    let at = |position| transaction(request.entries.get(position)?);
+    core.proposals.traces().note_marks(&traces, at);
     Ok(request)
 }

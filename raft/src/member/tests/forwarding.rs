@@ -96,7 +96,8 @@ fn a_peer_that_reads_no_answers_loses_its_stream() {
         let serving = SimRuntime::spawn(service.stream(peer(follower).id, Purpose::Forward, duplex));
         for sequence in 1..=4 {
             // Of an earlier term: each is refused, and answered at once.
-            let frame = wire::ForwardRequest { sequence, term: 0, transactions: vec![nothing()], format: 0 };
+            let transactions = vec![nothing()];
+            let frame = wire::ForwardRequest { sequence, transactions, ..Default::default() };
             to_leader.send(Bytes::from(frame.encode_to_vec())).await.unwrap();
         }
         let start = SimInstant::now();

@@ -90,7 +90,7 @@ fn a_removed_member_loses_its_open_streams_and_stops() {
         // A write on the open stream is refused with a response, and then this stream ends, too.
         let term = cluster.handle(leader).status().term;
         let transactions = vec![wire::Transaction::default().encode_to_vec().into()];
-        let frame = wire::ForwardRequest { sequence: 1, term, transactions, format: 0 };
+        let frame = wire::ForwardRequest { sequence: 1, term, transactions, format: 0, traces: Vec::new() };
         writes.sender.send(Bytes::from(frame.encode_to_vec())).await.unwrap();
         let answer = wire::ForwardResponse::decode(writes.receiver.recv().await.unwrap()).unwrap();
         assert_eq!((answer.sequence, answer.not_appended), (1, vec![0]));

@@ -119,7 +119,8 @@ fn forwarded_frames_that_cannot_be_read_do_not_fill_the_log() {
             let duplex = transport.open(&peer(leader), Purpose::Forward).await.unwrap();
             let before = warned.count();
             let transactions = vec![Bytes::from_static(b"\xff\xff"); 200];
-            let request = wire::ForwardRequest { sequence: 1, term: 1, transactions, format: 0 };
+            let request =
+                wire::ForwardRequest { sequence: 1, term: 1, transactions, format: 0, traces: Vec::new() };
             duplex.sender.send(Bytes::from(request.encode_to_vec())).await.unwrap();
             SimRuntime::sleep(SOON).await;
             let lines = warned.count() - before;

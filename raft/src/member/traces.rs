@@ -1,0 +1,194 @@
+//! The traces of writes on their way through the log.
+//!
+//! Owns which proposals belong to recorded traces, from the proposal until it is applied here. The context is no part of an entry: it
+//! goes with forwarded proposals and with appends, beside them, so that what is stored and compared is the same with traces and
+//! without. Spans are a member's own: `log sync` from an append until it is durable, `apply` until the new state is published.
+//!
+//! Invariant: nothing is decided by what is here. Without recorded writes under way each look is one load.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use openraft::EntryPayload;
+use orch_proto::store as wire;
+use orch_spans::{Kind, Trace, TraceContext, now_micros};
+use parking_lot::Mutex;
+use prost::Message;
+
+use crate::encoding::ProposalId;
+use crate::member::consensus::Entry;
+
+/// Recorded writes under way at once, after which the oldest one's trace ends early. A rate of one in a hundred at twenty thousand
+/// writes a second, each under way for a second, needs two hundred.
+const TRACES_MAX: usize = 1024;
+
+/// The traces of proposals under way.
+#[derive(Debug, Default)]
+pub(crate) struct Traces {
+    has_some: AtomicBool,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    contexts: BTreeMap<ProposalId, TraceContext>,
+    /// In the order in which they came, with those that have ended meanwhile: at most [`TRACES_MAX`].
+    order: VecDeque<ProposalId>,
+}
+
+/// The traces of some entries at the beginning of work on them.
+pub(crate) struct Begun {
+    at_micros: u64,
+    /// Each with the index of its entry.
+    traces: Vec<(u64, Trace)>,
+}
+
+impl Traces {
+    /// Notes that a proposal belongs to a trace, where this process records any.
+    pub(crate) fn note(&self, id: ProposalId, context: TraceContext) {
+        if !orch_spans::is_on() || !context.is_sampled {
+            return;
+        }
+        let mut waiting = self.waiting.lock();
+        if waiting.contexts.insert(id, context).is_none() {
+            waiting.order.push_back(id);
+        }
+        if waiting.order.len() > TRACES_MAX
+            && let Some(oldest) = waiting.order.pop_front()
+        {
+            waiting.contexts.remove(&oldest);
+        }
+        self.has_some.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes the traces that `marks`, of another member's message, name. `at` finds the encoded transaction at a position.
+    pub(crate) fn note_marks<'b>(&self, marks: &[wire::TraceMark], at: impl Fn(usize) -> Option<&'b Bytes>) {
+        if !orch_spans::is_on() {
+            return;
+        }
+        for mark in marks.iter().take(TRACES_MAX) {
+            let id = usize::try_from(mark.position).ok().and_then(&at).and_then(proposal_id);
+            if let (Some(id), Some(context)) = (id, TraceContext::from_bytes(&mark.context)) {
+                self.note(id, context);
+            }
+        }
+    }
+
+    /// A span of work on one encoded transaction, which begins now; `None`: it belongs to no recorded trace.
+    pub(crate) fn begin_one(&self, bytes: &Bytes) -> Option<(u64, Trace)> {
+        if !self.has_some.load(Ordering::Relaxed) {
+            return None;
+        }
+        let context = self.waiting.lock().contexts.get(&proposal_id(bytes)?).copied()?;
+        Some((now_micros(), Trace::of_remote(context)?))
+    }
+
+    /// The traces of encoded transactions, with their positions, for another member.
+    pub(crate) fn of_transactions<'b>(
+        &self,
+        transactions: impl Iterator<Item = &'b Bytes>,
+    ) -> Vec<wire::TraceMark> {
+        if !self.has_some.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let waiting = self.waiting.lock();
+        let mark = |(position, bytes): (u32, &Bytes)| {
+            let context = waiting.contexts.get(&proposal_id(bytes)?)?.to_bytes().to_vec().into();
+            Some(wire::TraceMark { position, context })
+        };
+        (0..).zip(transactions).filter_map(mark).collect()
+    }
+
+    /// The same of entries. Entries that are no writes have positions, too.
+    pub(crate) fn of_entries(&self, entries: &[Entry]) -> Vec<wire::TraceMark> {
+        let nothing = Bytes::new();
+        self.of_transactions(entries.iter().map(|entry| transaction(entry).unwrap_or(&nothing)))
+    }
+
+    /// Work on `entries` begins. `None`: none of them belongs to a trace.
+    pub(crate) fn begin(&self, entries: &[Entry]) -> Option<Begun> {
+        if !self.has_some.load(Ordering::Relaxed) {
+            return None;
+        }
+        let waiting = self.waiting.lock();
+        let of = |entry: &Entry| {
+            let context = waiting.contexts.get(&proposal_id(transaction(entry)?)?)?;
+            Some((entry.log_id.index, Trace::of_remote(*context)?))
+        };
+        let traces: Vec<_> = entries.iter().filter_map(of).collect();
+        (!traces.is_empty()).then(|| Begun { at_micros: now_micros(), traces })
+    }
+
+    /// Forgets the traces of `entries`, which are applied.
+    pub(crate) fn forget(&self, entries: &[Entry]) {
+        let mut waiting = self.waiting.lock();
+        for id in entries.iter().filter_map(transaction).filter_map(proposal_id) {
+            waiting.contexts.remove(&id);
+        }
+        if waiting.contexts.is_empty() {
+            waiting.order.clear();
+            self.has_some.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Begun {
+    /// The work, called `name`, has ended.
+    pub(crate) fn end(self, name: &'static str) {
+        let times = (self.at_micros, now_micros());
+        for (index, trace) in self.traces {
+            trace.ended(Kind::Internal, name, times).with_number("revision", index).record();
+        }
+    }
+}
+
+/// The encoded transaction of an entry; `None` for other entries.
+pub(crate) fn transaction(entry: &Entry) -> Option<&Bytes> {
+    match &entry.payload {
+        EntryPayload::Normal(command) => Some(&command.0),
+        EntryPayload::Blank | EntryPayload::Membership(_) => None,
+    }
+}
+
+/// The id of an encoded transaction. Skips the rest of it.
+fn proposal_id(bytes: &Bytes) -> Option<ProposalId> {
+    let id = wire::TransactionHead::decode(bytes.clone()).ok()?.id?;
+    Some(ProposalId { node: id.node, incarnation: id.incarnation, sequence: id.sequence })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encoding::encode_transaction;
+    use crate::transaction::Transaction;
+
+    fn id(sequence: u64) -> ProposalId {
+        ProposalId { node: 1, incarnation: u64::MAX, sequence }
+    }
+
+    /// One test, since a process has one recorder.
+    #[test]
+    fn a_trace_goes_with_its_proposal_and_the_oldest_ends_where_there_are_too_many() {
+        let traces = Traces::default();
+        let context = TraceContext { trace: 5, span: 6, is_sampled: true };
+        let encoded = |sequence| encode_transaction(id(sequence), &Transaction::default(), 1);
+        let all: Vec<Bytes> = (0..3).map(encoded).collect();
+        traces.note(id(1), context);
+        assert!(traces.of_transactions(all.iter()).is_empty(), "without a recorder nothing is noted");
+        orch_spans::install(orch_spans::Sampling::per_million(0), drop);
+        traces.note(id(2), TraceContext { is_sampled: false, ..context });
+        assert!(traces.of_transactions(all.iter()).is_empty(), "a trace that is not recorded is not noted");
+        let mark = |position, context: &[u8]| wire::TraceMark { position, context: context.to_vec().into() };
+        let marks = [mark(1, &context.to_bytes()), mark(2, b"no context"), mark(9, &context.to_bytes())];
+        traces.note_marks(&marks, |position| all.get(position));
+        let marks = traces.of_transactions(all.iter());
+        let [mark] = &marks[..] else { panic!("{marks:?}") };
+        assert_eq!((mark.position, &mark.context[..]), (1, &context.to_bytes()[..]));
+        for sequence in 0..=u64::try_from(TRACES_MAX).unwrap() {
+            traces.note(id(sequence + 10), context);
+        }
+        assert!(traces.of_transactions(all.iter()).is_empty(), "the oldest one is gone");
+        assert_eq!(traces.waiting.lock().contexts.len(), TRACES_MAX);
+    }
+}

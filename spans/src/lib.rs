@@ -1,0 +1,14 @@
+//! Spans of traces: the context that crosses processes, a span that has ended, and the recorder that takes it.
+//!
+//! Owns the form of the W3C header `traceparent`, the choice of which traces are recorded, and the one recorder of the process. It
+//! knows no request, object or socket: the program installs a recorder that sends spans away. Every crate of the workspace may use it.
+//!
+//! Invariant: without a recorder nothing is allocated, no clock is read and no id is drawn: [`is_on`] is one load.
+
+mod context;
+mod recorder;
+mod span;
+
+pub use context::{CONTEXT_BYTES, HEADER, TraceContext};
+pub use recorder::{Sampling, install, is_on, record};
+pub use span::{Attribute, Kind, Parent, Span, TEXT_BYTES_MAX, Text, Trace, now_micros};

@@ -1,0 +1,88 @@
+//! The recorder of the process, and the choice of which traces it records.
+//!
+//! Owns one cell: a program installs a recorder once, before it serves, or never. Recording never waits: a recorder that has no room
+//! drops the span.
+
+use std::sync::OnceLock;
+
+use crate::span::{Parent, Span};
+
+/// The number of traces of which a sampling rate names some.
+const MILLION: u64 = 1_000_000;
+
+/// The recorder, with the rate of the traces that begin here.
+struct Recorder {
+    sampling: Sampling,
+    take: Box<dyn Fn(Span) + Send + Sync>,
+}
+
+static RECORDER: OnceLock<Recorder> = OnceLock::new();
+
+/// The traces that are recorded among those that begin in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampling {
+    per_million: u32,
+}
+
+impl Sampling {
+    /// `per_million` of a million traces; all of them from a million on.
+    pub fn per_million(per_million: u32) -> Sampling {
+        Sampling { per_million }
+    }
+
+    /// Whether `trace` is recorded. The choice depends on the trace's id alone: every process with this rate makes the same one.
+    pub(crate) fn chooses(self, trace: u128) -> bool {
+        // The lower 63 bits, as other programs that sample by the id take them.
+        let low = u64::try_from(trace & u128::from(u64::MAX >> 1)).unwrap_or(u64::MAX);
+        let bound = u128::from(u64::MAX >> 1) * u128::from(self.per_million) / u128::from(MILLION);
+        self.per_million >= 1_000_000 || u128::from(low) < bound
+    }
+}
+
+/// Installs the recorder of the process: `take` gets each span that has ended, on the thread that ended it, and must not wait.
+/// `false`: there is one already.
+pub fn install(sampling: Sampling, take: impl Fn(Span) + Send + Sync + 'static) -> bool {
+    RECORDER.set(Recorder { sampling, take: Box::new(take) }).is_ok()
+}
+
+/// Whether spans are recorded at all.
+pub fn is_on() -> bool {
+    RECORDER.get().is_some()
+}
+
+/// Gives a span that has ended to the recorder.
+pub fn record(span: Span) {
+    if let Some(recorder) = RECORDER.get() {
+        (recorder.take)(span);
+    }
+}
+
+/// Whether a trace with these parents is recorded: as its parent's process decided, else by the rate.
+pub(crate) fn is_sampled(parent: &Parent, trace: u128) -> bool {
+    match parent {
+        Parent::Caller(caller) => caller.is_sampled,
+        Parent::None | Parent::Linked(_) => {
+            RECORDER.get().is_some_and(|recorder| recorder.sampling.chooses(trace))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_of_zero_records_no_trace_and_a_million_all() {
+        for trace in [1, u128::MAX, 1 << 63, u128::from(u64::MAX >> 1)] {
+            assert!(!Sampling::per_million(0).chooses(trace), "{trace:x}");
+            assert!(Sampling::per_million(1_000_000).chooses(trace), "{trace:x}");
+        }
+    }
+
+    #[test]
+    fn a_rate_records_its_share_of_evenly_spread_traces() {
+        let spread = (0..1000).map(|at| u128::from((u64::MAX >> 1) / 1000 * at));
+        let chosen = spread.filter(|trace| Sampling::per_million(250_000).chooses(*trace)).count();
+        assert!((249..=251).contains(&chosen), "{chosen} of 1000");
+    }
+}
