@@ -129,10 +129,11 @@ impl Copied {
         self.pending.remove_entry(kind)
     }
 
-    /// Whether the namespace of `object` was brought; true for kinds without namespaces.
+    /// Whether the namespace of `object` is certainly at the target; true for kinds without namespaces.
     pub(super) fn has_home(&self, kind: &Kind, object: &Value) -> bool {
         let namespace = object["metadata"]["namespace"].as_str().filter(|_| kind.namespaced);
-        namespace.is_none_or(|namespace| self.uid_at(("namespaces", namespace)).is_some())
+        let is_there = |uid: String| self.present.contains(&uid);
+        namespace.is_none_or(|namespace| self.uid_at(("namespaces", namespace)).is_some_and(is_there))
     }
 
     pub(super) fn take_pending(&mut self) -> BTreeMap<String, String> {
