@@ -1,8 +1,8 @@
 //! Time and randomness, which the pipeline gets through the trait [`Ambient`].
 //!
 //! Owns the formats in which time appears in objects. Simulations pass a seeded implementation, a process the system's
-//! clock and generator. Nothing else in this crate reads a clock or draws a random number, but spans of recorded traces
-//! (`orch_spans`), which decide nothing.
+//! clock and generator. Nothing else in this crate reads the time of day or draws a random number; only spans
+//! (`orch_spans`) do, and no decision depends on them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

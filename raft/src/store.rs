@@ -66,8 +66,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The newest state applied on this node. Never blocks; the state never changes under the caller.
     fn state(&self) -> Arc<State>;
 
-    /// Proposes and waits until this node has applied it: the caller sees its own write in [`Store::state`]. `trace`: the span that
-    /// those of the store's work are parts of, on every member; `None` without a recorded trace.
+    /// Proposes and waits until this node has applied it: the caller sees its own write in [`Store::state`]. `trace`: the parent of
+    /// the spans that members record for this write; `None` without a recorded trace.
     fn propose_traced(
         &self,
         transaction: Transaction,

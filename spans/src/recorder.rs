@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use crate::span::{Parent, Span};
 
-/// The number of traces of which a sampling rate names some.
+/// The denominator of a sampling rate.
 const MILLION: u64 = 1_000_000;
 
 /// The recorder, with the rate of the traces that begin here.

@@ -24,7 +24,7 @@ pub enum Attribute {
     Number(&'static str, i64),
 }
 
-/// The side of a call that a span is of.
+/// The kind of a span, as OpenTelemetry has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An answered request.
@@ -49,13 +49,13 @@ pub enum Parent {
 /// A span that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Its place.
+    /// Trace id and span id.
     pub context: TraceContext,
     /// The span that it is a part of; `None` for a trace's first.
     pub parent: Option<u64>,
-    /// Whether that one is another process's.
+    /// Whether the parent span belongs to another process.
     pub is_parent_remote: bool,
-    /// A span of another trace that it has to do with.
+    /// The span that an untrusted sender named; exported as a link.
     pub link: Option<TraceContext>,
     /// The side of a call.
     pub kind: Kind,
@@ -113,7 +113,7 @@ impl Trace {
         Trace { context, parent: Some(self.context.span), is_parent_remote: false, link: None }
     }
 
-    /// Its place, for other processes.
+    /// The context to send in `traceparent`.
     pub fn context(&self) -> TraceContext {
         self.context
     }

@@ -42,7 +42,7 @@ pub(crate) fn aggregator(brand: &Brand) -> User {
     }
 }
 
-/// Has `headers` name `user`, and nobody else, and the request be the one that was authorized.
+/// Replaces all identity headers by those of `user`, and removes those that name another method or path.
 ///
 /// # Errors
 /// A text of the user cannot be written in a header.

@@ -59,8 +59,7 @@ pub trait Relay: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'static, Result<Response<Body>, BackendError>>;
 }
 
-/// In the extensions of a request: its answer lasts as long as its client wants. Such a request must not share with others what a
-/// server has a small number of.
+/// An extension of requests: a watch. It gets an HTTP/2 connection apart from short requests, because servers limit the streams of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongLived;
 

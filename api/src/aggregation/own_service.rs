@@ -1,8 +1,7 @@
 //! Webhooks at the service of this server itself.
 //!
-//! Owns one way: the path of such a webhook is a collection of an aggregated group, whose server answers reviews there. The
-//! document is passed on to that server as a request of this server's own; no connection leads from this server to itself. Other
-//! paths are answered by this server, and are no webhooks.
+//! Sends the review to the aggregated server whose collection the path names, as `system:apiserver`, without a connection to this
+//! server. A call of any other path fails.
 //!
 //! Invariant: only `/apis/GROUP/VERSION/RESOURCE` is posted to. Whoever may configure webhooks must not have this server write
 //! objects, or ask sub-resources, as itself.

@@ -3,7 +3,7 @@
 //! Owns what never crosses: credentials and identities of clients, headers of a single connection, permissions for web
 //! pages of other origins and orders about this server's own, which are not the backend's to give.
 //!
-//! Invariant: no connection leaves HTTP for HTTP. Requests in such a tunnel would be ones that were never authorized, under an identity of
+//! Invariant: no upgrade to another form of HTTP (h2c, TLS) is passed on. Requests in such a tunnel would be ones that were never authorized, under an identity of
 //! the client's choice, on a connection that the backend takes for this server's.
 
 use std::net::IpAddr;
@@ -54,7 +54,7 @@ const OF_ORIGINS: [HeaderName; 7] = [
     STRICT_TRANSPORT_SECURITY,
 ];
 
-/// Whether a request with these headers asks to leave HTTP. One that asks for HTTP in another form does not: it is answered as it is.
+/// Whether a request with these headers asks to leave HTTP. An upgrade to h2c or TLS is none: the request is passed on without it.
 pub(crate) fn asks_for_upgrade(headers: &HeaderMap) -> bool {
     let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
     let asks = headers.get_all(CONNECTION).iter().any(|value| text(value).contains("upgrade"));

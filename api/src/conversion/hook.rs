@@ -29,12 +29,12 @@ use super::measures::{Breach, Measures};
 use super::restored::{Expected, Fault, restored};
 use super::review::{Reviews, Sent, Unanswered, named};
 use super::{Batch, Converted, Converter, Converting, Failure, Piece, converted};
-use crate::ambient::{Ambient, Timestamp, uuid_text};
+use crate::ambient::{Ambient, uuid_text};
 
-/// Longest wait for the answer to a batch, however many questions it takes: the reference's for its one.
+/// Time limit for one batch with all its halves; the reference allows as much for its single call.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The reason where the time is over, as of a call that has no answer.
+/// The text of a failure where that limit has passed.
 const LATE: &str = "context deadline exceeded";
 
 /// Bytes of a text that another server has written into a failure: some pages, where the reference repeats all.
@@ -71,8 +71,10 @@ pub(crate) struct HookedKind {
 /// What all hooks of a node share. Clones share it.
 #[derive(Clone)]
 pub(crate) struct HookParts {
-    /// For uids and durations.
+    /// For uids and measured durations.
     pub(crate) ambient: Arc<dyn Ambient>,
+    /// A clock that nobody sets, by which the questions of one batch are bounded together.
+    pub(crate) elapsed: Arc<dyn Fn() -> Duration + Send + Sync>,
     /// Results that are kept with their objects.
     pub(crate) kept: Arc<Kept>,
     /// Counts and durations.
@@ -185,7 +187,7 @@ impl Asker {
     /// Asks `question`, or, where the answer would be too large, the halves of it, which have the time that is left.
     async fn ask(self: Arc<Self>, question: Question) -> Result<Converted, Failure> {
         let mut answered = Converted::new();
-        let began = self.now();
+        let began = self.elapsed();
         let mut left = TIMEOUT;
         // A stack of halves, the next one on top: it grows with the logarithm of the objects.
         let mut due = vec![question];
@@ -195,7 +197,7 @@ impl Asker {
                 Err(None) => due.extend(self.halves(&question)?.into_iter().rev()),
                 Err(Some(failure)) => return Err(failure),
             }
-            left = TIMEOUT.saturating_sub(Duration::from_micros(self.now().0.saturating_sub(began.0)));
+            left = TIMEOUT.saturating_sub(self.elapsed().saturating_sub(began));
             if left.is_zero()
                 && let Some(next) = due.last()
             {
@@ -229,9 +231,9 @@ impl Asker {
         result.map_err(|(_, failure)| Some(failure))
     }
 
-    /// The time of day, by which the questions of one batch are bounded together; the epoch where there is no server.
-    fn now(&self) -> Timestamp {
-        self.way.as_ref().map(|way| way.parts.ambient.now()).unwrap_or_default()
+    /// The clock of waits; zero where there is no server.
+    fn elapsed(&self) -> Duration {
+        self.way.as_ref().map_or(Duration::ZERO, |way| (way.parts.elapsed)())
     }
 
     /// Two questions for the halves of `question`.

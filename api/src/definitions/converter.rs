@@ -35,7 +35,9 @@ pub(super) struct Servers {
 impl Servers {
     /// The servers that `webhooks` calls.
     pub(super) fn new(webhooks: Webhooks, ambient: Arc<dyn Ambient>) -> Servers {
-        let parts = HookParts { ambient, kept: Arc::default(), measures: Arc::default() };
+        let clock = webhooks.clone();
+        let elapsed = Arc::new(move || clock.elapsed());
+        let parts = HookParts { ambient, elapsed, kept: Arc::default(), measures: Arc::default() };
         Servers { webhooks, parts }
     }
 }

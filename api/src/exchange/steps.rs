@@ -1,7 +1,7 @@
 //! The steps of a request with their times, for its trace and for the log line of a slow one.
 //!
-//! Owns the names of steps. A step that is done again counts each time; steps that other servers answer count within the step that
-//! asks them, too. It reads no clock.
+//! Owns the names of steps. Times of a repeated step add up. The call of a webhook counts in the admission step around it, too, so that
+//! the sum may exceed the duration of the request. It reads no clock.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -75,12 +75,12 @@ impl Steps {
     pub(crate) fn add(&self, step: Step, micros: u64) {
         let micros = u32::try_from(micros).unwrap_or(u32::MAX);
         let spent = &self.0[step as usize];
-        // Steps that run beside each other are the calls of webhooks: what one of them misses is of no weight.
+        // Only validating webhooks run at the same time; one of two additions at once may be lost, which the log line alone shows.
         spent.store(spent.load(Ordering::Relaxed).saturating_add(micros), Ordering::Relaxed);
     }
 }
 
-/// The steps that took a millisecond at least, in their order, for example `flow control 412 ms, propose 95 ms`.
+/// The steps that took a millisecond at least, in order, for example `flow control 412 ms, propose 95 ms`.
 impl fmt::Display for Steps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";

@@ -133,7 +133,7 @@ impl Lasting {
         self.0.lock().end = Some(end);
     }
 
-    /// With what a connection that has left HTTP ends, besides its two sides; for whoever carries its bytes. It is taken once.
+    /// The future that ends an upgraded connection, for the task that copies its bytes. Returned once.
     pub fn take_end(&self) -> Option<BoxFuture<'static, ()>> {
         self.0.lock().end.take()
     }

@@ -1,10 +1,10 @@
 //! The trace of a request, and the log line of a slow one.
 //!
-//! Owns who may place a request in a trace of its own: as in the reference `system:masters` and `system:monitoring`, whose header
-//! `traceparent` decides whether the trace is recorded, too. The trace that another user names is linked to, and a rate decides. Spans
+//! Owns whether a header `traceparent` is believed: from `system:masters` and `system:monitoring` it is the parent and decides whether the
+//! trace is recorded, as in the reference; from other users it becomes a link, and the rate decides. Spans
 //! hold path, verb, code and id, bounded; no query, header or body.
 //!
-//! Invariant: a request that is in no recorded trace allocates nothing here.
+//! Invariant: a fast request without a recorded trace allocates nothing here.
 
 use axum::body::Body;
 use http::Response;

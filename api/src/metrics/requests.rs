@@ -104,7 +104,7 @@ impl Measured {
         }
     }
 
-    /// Whether the request lasts: a watch, or one that is passed on.
+    /// Whether it is a watch, or a connection to a pod, service or node.
     pub(crate) fn is_long_running(&self) -> bool {
         self.is_long_running
     }

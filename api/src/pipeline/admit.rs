@@ -39,14 +39,17 @@ impl<S: Store> Pipeline<S> {
         additions: &mut Additions,
     ) -> Result<(), Rejected> {
         let (mut first, mut looks, began) = (0, LOOKS, self.ambient.now());
-        loop {
+        let admitted = loop {
             let mutated =
                 self.admission.mutate(attributes, object.as_deref_mut(), view, additions, first).await;
-            let Err(refused) = mutated else { break };
-            first = self.look_again(attributes.budget, refused, &mut looks, view).await?;
-        }
+            let Err(refused) = mutated else { break Ok(()) };
+            match self.look_again(attributes.budget, refused, &mut looks, view).await {
+                Ok(next) => first = next,
+                Err(refused) => break Err(refused),
+            }
+        };
         attributes.exchange.note(Step::Mutate, began, self.ambient.now());
-        Ok(())
+        admitted
     }
 
     /// Refuses rights beyond the user's own in the role or binding `object`, as mutating admission left it.
@@ -78,11 +81,16 @@ impl<S: Store> Pipeline<S> {
         additions: &mut Additions,
     ) -> Result<(), Rejected> {
         let (mut first, mut looks, began) = (0, LOOKS, self.ambient.now());
-        while let Err(refused) = self.admission.validate(attributes, object, view, additions, first).await {
-            first = self.look_again(attributes.budget, refused, &mut looks, view).await?;
-        }
+        let admitted = loop {
+            let validated = self.admission.validate(attributes, object, view, additions, first).await;
+            let Err(refused) = validated else { break Ok(()) };
+            match self.look_again(attributes.budget, refused, &mut looks, view).await {
+                Ok(next) => first = next,
+                Err(refused) => break Err(refused),
+            }
+        };
         attributes.exchange.note(Step::Validate, began, self.ambient.now());
-        Ok(())
+        admitted
     }
 
     /// Admission of a connection, whose `options` plugins may change.

@@ -49,7 +49,7 @@ pub trait Caller: fmt::Debug + Send + Sync {
     fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply, EgressError>>;
 }
 
-/// What asks a webhook: an operator may have credentials for it.
+/// The kind of a webhook, which selects the credentials of this server for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// Admission that changes writes.
@@ -171,7 +171,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// What answers webhooks of `config` in the place of the service of this server, if that is theirs.
+    /// The caller for webhooks at the service of this server itself; `None` for other webhooks.
     fn own_service(&self, config: &ClientConfig) -> Option<&Arc<dyn Caller>> {
         let is_own = |service: &ServicePort| {
             (&*service.namespace, &*service.name, service.port)

@@ -9,8 +9,7 @@ const HEADING: &str = "Traces";
 /// Flags of traces.
 #[derive(Clone, Debug, Args)]
 pub struct TracingArgs {
-    /// Which traces are recorded, and the collector that gets them over OTLP: a document of kind TracingConfiguration. Without it
-    /// none are
+    /// File of kind TracingConfiguration: the OTLP endpoint and the sampling rate. Without it no trace is recorded
     #[arg(long, value_name = "FILE", help_heading = HEADING)]
     pub tracing_config_file: Option<PathBuf>,
 }

@@ -1,9 +1,9 @@
-//! Who this server is to the webhooks that the two admission plugins call: the users of client configurations.
+//! Client credentials for admission webhooks, from the client configurations of the two plugins.
 //!
-//! Owns which user a host is shown, by the reference's rules: the one with the name `HOST:PORT`, or `HOST` for port 443; then those of its
-//! domains (`*.DOMAIN`), the nearest first; then `*`; then the user of the current context. Services have the host
-//! `NAME.NAMESPACE.svc`. A host that none of them is for is called as nobody, and so are webhooks of conversion. The files are read when the
-//! node starts.
+//! Owns which user of the file a host is shown, by the reference's rules: the one with the name `HOST:PORT`; then those of its domains
+//! with the port (`*.DOMAIN:PORT`), the nearest first; for port 443 then the same without it; then `*`; then the user of the current
+//! context. Services have the host `NAME.NAMESPACE.svc`. Other hosts get no credentials, and neither do webhooks of conversion. The
+//! files are read when the node starts.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -80,22 +80,20 @@ impl Known {
         let with_port = format!("{host}:{port}");
         let targets = [Some(with_port.as_str()), (port == HTTPS).then_some(host)];
         let targets = || targets.into_iter().flatten();
-        let exact = targets().find_map(|target| self.by_name.get(target));
         // Each looks up the domains of one host, of which a name has a hundred at most.
-        let in_domain = || {
-            targets().find_map(|target| {
-                let mut rest = target;
-                std::iter::from_fn(|| {
-                    let (_, domain) = rest.split_once('.')?;
-                    rest = domain;
-                    Some(domain)
-                })
-                .find_map(|domain| self.by_name.get(&format!("*.{domain}")))
+        let in_domain = |target: &str| {
+            let mut rest = target;
+            std::iter::from_fn(|| {
+                let (_, domain) = rest.split_once('.')?;
+                rest = domain;
+                Some(domain)
             })
+            .find_map(|domain| self.by_name.get(&format!("*.{domain}")))
         };
+        let own = targets().find_map(|target| self.by_name.get(target).or_else(|| in_domain(target)));
         let all = || self.by_name.get(ANY);
         let current = || self.by_name.get(&self.current).filter(|_| !self.current.is_empty());
-        exact.or_else(in_domain).or_else(all).or_else(current).copied()
+        own.or_else(all).or_else(current).copied()
     }
 }
 
@@ -138,6 +136,9 @@ mod tests {
         assert_eq!(found("other.ns.svc", 443), "*.ns.svc");
         assert_eq!(found("other.ms.svc", 444), "*.svc:444");
         assert_eq!(found("hook.ns.svc", 80), "*", "a name without a port is for 443");
+        let by_port = self::users(&["hook.ns.svc", "*.ns.svc:443"], "");
+        let found = by_port.find(Purpose::Validating, "hook.ns.svc", 443).map(|((_, at), _)| at);
+        assert_eq!(found, Some(1), "a domain with the port comes before the name without");
         assert!(users.find(Purpose::Mutating, "hook.ns.svc", 443).is_none(), "each plugin has its own file");
         assert!(users.find(Purpose::Conversion, "hook.ns.svc", 443).is_none());
     }

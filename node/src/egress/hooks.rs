@@ -40,7 +40,7 @@ struct Server {
     origin: Origin,
     at: Option<(String, u16)>,
     authorities: Option<Arc<[u8]>>,
-    /// As whom it is called.
+    /// The user of a client configuration whose credentials it gets; `None`: no credentials.
     user: Option<UserKey>,
 }
 

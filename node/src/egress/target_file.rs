@@ -86,7 +86,7 @@ pub fn read_target(path: &Path) -> Result<TargetFile, TargetFileError> {
     Ok(TargetFile { target, url })
 }
 
-/// Who this server is to another one. Keys are not shown.
+/// Client certificate and HTTP credentials of one user. Keys are not shown.
 pub(super) struct Identity {
     /// Client certificate and key, in PEM.
     pub(super) pair: Option<(Vec<u8>, Vec<u8>)>,

@@ -24,7 +24,7 @@ use super::TracesPlan;
 /// The service that the spans are of: the reference's name, under every brand.
 const SERVICE: &str = "apiserver";
 
-/// Spans that wait for the collector; more are dropped. Some four megabytes.
+/// Spans that wait for the collector; more are dropped.
 const QUEUE_MAX: usize = 4096;
 
 /// Spans in one request to the collector.
@@ -49,7 +49,7 @@ pub struct Exporting(Arc<BatchSpanProcessor>);
 /// The fault of a collector's address.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// It is none.
+    /// It is not `HOST:PORT`.
     #[error("the endpoint {endpoint} cannot be dialled")]
     Endpoint {
         /// As the file has it.
@@ -67,7 +67,7 @@ impl Exporting {
     /// the connection lives.
     ///
     /// # Errors
-    /// The collector's address is none.
+    /// The endpoint is not `HOST:PORT`, or the exporter cannot be made.
     pub fn start(plan: &TracesPlan, node: &str) -> Result<Exporting, ExportError> {
         let endpoint = Endpoint::from_shared(format!("http://{}", plan.endpoint))
             .map_err(|source| ExportError::Endpoint { endpoint: plan.endpoint.clone(), source })?;

@@ -112,7 +112,13 @@ impl Proposals {
             // Before it is queued: it may be sent at once.
             self.traces.note(id, trace);
         }
-        Ok((sequence, self.enqueue(sequence, bytes)?))
+        match self.enqueue(sequence, bytes) {
+            Ok(answer) => Ok((sequence, answer)),
+            Err(error) => {
+                self.traces.forget_one(id);
+                Err(error)
+            }
+        }
     }
 
     /// Queues an encoded transaction, unless the queue is full or the member is shutting down.
@@ -260,6 +266,7 @@ impl Proposals {
             return None;
         }
         waiting.remove(sequence);
+        self.traces.forget_one(ProposalId { node: self.node, incarnation: self.incarnation, sequence });
         Some(ProposeError::NotProposed { reason: reason.to_owned() })
     }
 

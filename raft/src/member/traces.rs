@@ -4,7 +4,8 @@
 //! goes with forwarded proposals and with appends, beside them, so that what is stored and compared is the same with traces and
 //! without. Spans are a member's own: `log sync` from an append until it is durable, `apply` until the new state is published.
 //!
-//! Invariant: nothing is decided by what is here. Without recorded writes under way each look is one load.
+//! Invariant: no decision depends on this map. While it is empty, each look-up is one atomic load; a context whose entry is never
+//! applied stays until [`TRACES_MAX`] newer ones push it out.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +20,8 @@ use prost::Message;
 use crate::encoding::ProposalId;
 use crate::member::consensus::Entry;
 
-/// Recorded writes under way at once, after which the oldest one's trace ends early. A rate of one in a hundred at twenty thousand
-/// writes a second, each under way for a second, needs two hundred.
+/// Proposals noted since the map was last empty, the ended ones included; beyond this the oldest loses its context. A context is
+/// fifty bytes.
 const TRACES_MAX: usize = 1024;
 
 /// The traces of proposals under way.
@@ -122,8 +123,19 @@ impl Traces {
 
     /// Forgets the traces of `entries`, which are applied.
     pub(crate) fn forget(&self, entries: &[Entry]) {
+        self.forget_all(entries.iter().filter_map(transaction).filter_map(proposal_id));
+    }
+
+    /// Forgets the trace of a proposal that is not sent, where it has one.
+    pub(crate) fn forget_one(&self, id: ProposalId) {
+        if self.has_some.load(Ordering::Relaxed) {
+            self.forget_all([id]);
+        }
+    }
+
+    fn forget_all(&self, ids: impl IntoIterator<Item = ProposalId>) {
         let mut waiting = self.waiting.lock();
-        for id in entries.iter().filter_map(transaction).filter_map(proposal_id) {
+        for id in ids {
             waiting.contexts.remove(&id);
         }
         if waiting.contexts.is_empty() {

@@ -76,7 +76,7 @@ const ENDPOINTS: &str = "endpoints";
 const SLICES: &str = "endpointslices.discovery";
 const ACCOUNTS: &str = "serviceaccounts";
 const NODES: &str = "nodes";
-/// The collection through which the pod is bound that a body names.
+/// The collection of bindings: the body of the request names the pod.
 const BINDINGS: &str = "bindings";
 /// Programs of the control plane that have a name of the system, behind the brand's prefix.
 const PROGRAMS: [&str; 2] = ["controller-manager", "scheduler"];

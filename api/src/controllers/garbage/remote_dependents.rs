@@ -7,7 +7,7 @@
 //!
 //! Invariant: an owner is looked for in a state that is newer than the dependent, or asked for after it: an owner that is absent then is
 //! gone for good.
-//! Invariant: one server has a bounded time, and bounds of pages and deletions, in each round; one that hangs holds up no other. A
+//! Invariant: one server has at most 45 s, 100 pages a resource and 500 deletions in each look; up to 15 that hang delay no other. A
 //! server is asked to delete only what it has listed itself, under its own group and version.
 
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ use crate::registry::Registry;
 /// Time between two looks. The reference hears of dependents by watches.
 pub(super) const EVERY: Duration = Duration::from_secs(60);
 
-/// Longest time for one server in a look: the others' next look waits no longer.
+/// Longest time for one server in a look: shorter than [`EVERY`], so that up to 16 servers that hang do not delay the next look.
 const SERVER_TIME_MAX: Duration = Duration::from_secs(45);
 
 /// Servers that are looked at at the same time.

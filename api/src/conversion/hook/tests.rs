@@ -54,7 +54,12 @@ fn widgets() -> HookedKind {
 }
 
 fn parts() -> HookParts {
-    HookParts { ambient: Arc::new(SystemAmbient), kept: Arc::default(), measures: Arc::default() }
+    HookParts {
+        ambient: Arc::new(SystemAmbient),
+        elapsed: Arc::new(|| Duration::ZERO),
+        kept: Arc::default(),
+        measures: Arc::default(),
+    }
 }
 
 fn form(version: &str) -> Arc<WrittenAs> {
@@ -111,16 +116,6 @@ async fn objects_come_back_in_order_with_their_own_metadata() {
 #[derive(Debug, Default)]
 struct Moved(AtomicUsize);
 
-impl Ambient for Moved {
-    fn now(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::Relaxed) as u64)
-    }
-
-    fn random(&self) -> u128 {
-        7
-    }
-}
-
 /// A server whose answers are too large and take 11 seconds each. It notes the time that it is given, in seconds.
 #[derive(Debug)]
 struct Slow(Arc<Moved>, Arc<Mutex<Vec<u64>>>);
@@ -138,7 +133,8 @@ impl Post for Slow {
 async fn the_halves_of_a_batch_have_the_time_that_is_left() {
     let (clock, given) = (Arc::new(Moved::default()), Arc::<Mutex<Vec<u64>>>::default());
     let post = Arc::new(Slow(clock.clone(), given.clone()));
-    let parts = HookParts { ambient: clock, ..parts() };
+    let elapsed = Arc::new(move || Duration::from_micros(clock.0.load(Ordering::Relaxed)));
+    let parts = HookParts { elapsed, ..parts() };
     let way = Reviews::of(&ORCH, &["v1"]).map(|reviews| Way { reviews, post, parts });
     let text = ask(&Hook::new(widgets(), way), pieces(1000), "v2").await.unwrap_err();
     assert_eq!(

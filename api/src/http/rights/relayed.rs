@@ -17,7 +17,7 @@ use crate::follow::Applied;
 use crate::gate::NotAdmitted;
 use crate::pipeline::Pipeline;
 
-/// What a watch was let in by, and for.
+/// Credential and attributes that a watch of an aggregated server was authorized with.
 pub(in crate::http) struct RelayedRight {
     credential: Credential,
     verb: Box<str>,

@@ -1,4 +1,4 @@
-//! What the last attempts at scheduled backups came to, for the status of the cluster.
+//! Results of the latest scheduled backups by target, for the status of the cluster.
 //!
 //! Owns the counts of failures in a row and the newest backup of each target. Metrics are `figures`'s.
 

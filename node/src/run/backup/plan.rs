@@ -38,12 +38,12 @@ pub(super) struct Job {
     pub(super) recipients: Vec<Recipient>,
     /// Where they are copied to.
     pub(super) bucket: Option<Arc<ObjectStore>>,
-    /// What the attempts come to.
+    /// Results by target.
     pub(super) health: BackupHealth,
 }
 
 impl BackupPlan {
-    /// What the attempts come to.
+    /// Results by target.
     pub(in crate::run) fn health(&self) -> BackupHealth {
         self.health.clone()
     }
