@@ -8,7 +8,6 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::future::{Either, select};
 use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, USER_AGENT};
-use http::request::Builder;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Limited};
 use orch_raft::Store;
@@ -24,8 +23,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// Bytes of a document that are read.
 const DOCUMENT_BYTES_MAX: usize = 3 << 20;
-
-const JSON: &str = "application/json";
 
 /// The answer of an aggregated server.
 pub(in crate::controllers) struct Answer {
@@ -47,14 +44,6 @@ pub(super) struct Unread {
     pub(super) body: Option<Bytes>,
 }
 
-impl Unread {
-    fn read(self) -> Answer {
-        let Unread { code, content_type, body, .. } = self;
-        let document = body.and_then(|body| serde_json::from_slice::<Value>(&body).ok());
-        Answer { code, content_type, document }
-    }
-}
-
 impl Answer {
     /// Whether the server did what it was asked.
     pub(in crate::controllers) fn is_success(&self) -> bool {
@@ -69,50 +58,30 @@ pub(in crate::controllers) async fn ask<S: Store>(
     asked: (Method, &str),
     accept: &str,
 ) -> Option<Answer> {
-    Some(ask_unless(client, remote, asked, (accept, "")).await?.read())
-}
-
-/// The same, with `document` as what is sent.
-pub(in crate::controllers) async fn ask_with<S: Store>(
-    client: &Client<S>,
-    remote: &Remote,
-    asked: (Method, &str),
-    document: &Value,
-) -> Option<Answer> {
-    let request = Request::builder().header(ACCEPT, JSON).header(CONTENT_TYPE, JSON);
-    Some(send(client, remote, asked, request, document.to_string()).await?.read())
+    let Unread { code, content_type, body, .. } = ask_unless(client, remote, asked, (accept, "")).await?;
+    let document = body.and_then(|body| serde_json::from_slice::<Value>(&body).ok());
+    Some(Answer { code, content_type, document })
 }
 
 /// The same, unless the document is still the one that the server knows as `etag`; empty: whatever it is.
 pub(super) async fn ask_unless<S: Store>(
     client: &Client<S>,
     remote: &Remote,
-    asked: (Method, &str),
-    (accept, etag): (&str, &str),
-) -> Option<Unread> {
-    let mut request = Request::builder().header(ACCEPT, accept);
-    if !etag.is_empty() {
-        request = request.header(IF_NONE_MATCH, etag);
-    }
-    send(client, remote, asked, request, String::new()).await
-}
-
-/// Sends `request` with this server's own headers, once.
-async fn send<S: Store>(
-    client: &Client<S>,
-    remote: &Remote,
     (method, target): (Method, &str),
-    request: Builder,
-    document: String,
+    (accept, etag): (&str, &str),
 ) -> Option<Unread> {
     let (aggregation, brand) = (client.aggregation(), client.registry().brand);
     let server = aggregation.locate(remote, &View::of(client.store()), brand, client.random()).ok()?;
-    let request = request
+    let mut request = Request::builder()
         .method(method)
         .uri(target)
         .header(HOST, server.authority())
+        .header(ACCEPT, accept)
         .header(USER_AGENT, concat!("orch/", env!("CARGO_PKG_VERSION")));
-    let mut request = request.body(Body::from(document)).ok()?;
+    if !etag.is_empty() {
+        request = request.header(IF_NONE_MATCH, etag);
+    }
+    let mut request = request.body(Body::empty()).ok()?;
     name_user(request.headers_mut(), &aggregator(brand)).ok()?;
     let relay = aggregation.relay()?.clone();
     let asking = async move {

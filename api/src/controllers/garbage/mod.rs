@@ -8,8 +8,7 @@
 //!     changes -> graph -> queue -> (barrier) -> decide -> write -> changes ...
 //!
 //! Writes go on between turns: one that hangs holds up its own object alone. So do questions to aggregated servers, which keep
-//! owners, too; a dependent is decided on when they are answered. Dependents that such servers keep are looked for beside all that
-//! ([`remote_dependents`]).
+//! owners, too; a dependent is decided on when they are answered. Dependents that such servers keep are theirs to collect.
 //!
 //! Events are left out, as owners and as dependents: they expire.
 
@@ -18,10 +17,7 @@ mod edges;
 mod graph;
 mod misplaced;
 mod ownership;
-mod remote_dependents;
 mod remote_owners;
-#[cfg(test)]
-mod remote_tests;
 #[cfg(test)]
 mod tests;
 
@@ -29,7 +25,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::select;
 use orch_bounded::WarningLimit;
 use orch_raft::{Revision, State, Store};
 use orch_schema::json;
@@ -77,14 +72,8 @@ const TRIES_MAX: usize = 4;
 /// Storage resources that the collector leaves out.
 const IGNORED: [&str; 1] = ["events"];
 
-/// Collects garbage, here and at aggregated servers. Completes only with an error.
+/// Collects garbage. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
-    let (here, elsewhere) = (Box::pin(collect(client)), Box::pin(remote_dependents::run(client)));
-    select(here, elsewhere).await.factor_first().0
-}
-
-/// Collects what this server keeps. Completes only with an error.
-async fn collect<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
     let store = client.store();
     client.newest().await?;
     client.follow_definitions().await;

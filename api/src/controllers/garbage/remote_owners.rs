@@ -169,13 +169,7 @@ impl Asking {
         for_each(questions, QUESTIONS_MAX, ask).await
     }
 
-    /// Asks one question. A server that did not answer of late is not asked.
-    pub(super) async fn ask<S: Store>(
-        &self,
-        client: &Client<S>,
-        remote: &Remote,
-        question: &Question,
-    ) -> Answer {
+    async fn ask<S: Store>(&self, client: &Client<S>, remote: &Remote, question: &Question) -> Answer {
         let now = client.store().elapsed();
         let is_away = self.away.lock().get(&remote.name).is_some_and(|until| now < *until);
         if is_away || !remote.is_available {
