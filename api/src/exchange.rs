@@ -391,8 +391,8 @@ impl Drop for Exchange {
         let (id, method, path) = (self.id(), &asked.method, &*part(&asked.path));
         tracing::debug!(id = &*id, %method, path, user = self.user_name(), "not answered");
         if let Some(trace) = self.trace() {
-            let span =
-                trace.ended(Kind::Server, method.to_string(), (asked.began.0, orch_spans::now_micros()));
+            let name = part(method.as_str()).into_owned();
+            let span = trace.ended(Kind::Server, name, (asked.began.0, orch_spans::now_micros()));
             let span = span.with_text("url.path", asked.path.clone()).with_text("audit-id", id.into_owned());
             span.with_failure("the client left before the answer").record();
         }

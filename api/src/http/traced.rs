@@ -59,7 +59,7 @@ impl<S: Store> Api<S> {
         let measured = arrived.measured().get();
         let code = response.status().as_u16();
         if let Some(trace) = exchange.trace() {
-            let name = measured.map_or_else(|| arrived.method.to_string(), Measured::title);
+            let name = measured.map_or_else(|| Measured::of_path(&arrived.method).title(), Measured::title);
             let span = trace.ended(Kind::Server, name, (exchange.received().0, now.0));
             let span = span
                 .with_text("http.request.method", arrived.method.to_string())

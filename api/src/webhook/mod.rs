@@ -269,7 +269,8 @@ impl Webhooks {
         let calling = own.unwrap_or(&inner.caller).call(call);
         async move {
             match calling.await {
-                Ok(reply) if reply.status == 200 => Ok(reply.body),
+                // A server of the API that takes the review for an object to create answers 201.
+                Ok(reply) if (200..=206).contains(&reply.status) => Ok(reply.body),
                 Ok(reply) => Err(CallError::Status(reply.status)),
                 // The words by which operators know a webhook that hangs.
                 Err(EgressError::Timeout { .. }) => Err(CallError::Late { url: shown }),

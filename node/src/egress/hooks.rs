@@ -83,11 +83,10 @@ impl Inner {
             let pair = pair.as_ref().map(|(certificate, key)| (certificate.as_slice(), key.as_slice()));
             Trust::of_object(authorities.as_deref(), pair)
         });
-        let made = made.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-        let trust = made.map_err(|error| {
-            let reason = orch_serving::Causes(&error).to_string();
-            EgressError::Unreachable { host: call.url.host.clone(), reason }
-        })?;
+        let failed = |reason: String| EgressError::Unreachable { host: call.url.host.clone(), reason };
+        // A node that stops starts no more such work.
+        let made = made.await.map_err(|error| failed(error.to_string()))?;
+        let trust = made.map_err(|error| failed(orch_serving::Causes(&error).to_string()))?;
         let credentials = user.map_or(Credentials::None, |(_, identity)| identity.credentials.clone());
         let mut target = Target::bounded(self.reach.clone(), &trust, credentials, BOUNDS);
         target.at.clone_from(&call.at);
@@ -111,8 +110,12 @@ impl Caller for Hooks {
     fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply, EgressError>> {
         let inner = self.0.clone();
         async move {
-            let target = inner.target(&call).await?;
+            let began = Instant::now();
+            let target = tokio::time::timeout(call.timeout, inner.target(&call)).await;
+            let late = || EgressError::Timeout { host: call.url.host.clone() };
+            let target = target.map_err(|_| late())??;
             let Call { url, document, timeout, answer_bytes_max, trace, .. } = call;
+            let timeout = timeout.saturating_sub(began.elapsed());
             let request = Outgoing { url, document: Some(document), timeout, trace };
             target.ask_in_time(&request, answer_bytes_max).await
         }

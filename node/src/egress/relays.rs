@@ -172,7 +172,8 @@ impl Inner {
         // The machine's authorities are a file of some hundred certificates.
         let trust = server.trust.clone();
         let made = tokio::task::spawn_blocking(move || Settings::of(&trust, pair.as_ref())).await;
-        let settings = made.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        // A node that stops starts no more such work.
+        let settings = made.map_err(|error| BackendError::Dial(error.to_string()))?;
         let settings =
             settings.map_err(|error| BackendError::Dial(format!("tls: {}", orch_serving::Causes(&error))))?;
         let mut servers = self.servers.lock();

@@ -197,7 +197,7 @@ fn is_of_service(
     // Documents of sub-resources have a name of their own behind that of the resource.
     let stored = attributes.resource.storage.split('/').next().unwrap_or_default();
     if stored == NODES {
-        return is_node_that_returns(asked);
+        return is_node_that_returns(asked, object);
     }
     if asked.namespace != namespace || attributes.operation == Operation::Connect {
         return false;
@@ -231,15 +231,36 @@ fn is_of_service(
 }
 
 /// Whether a node writes its own status, or the control plane its taints: pods are bound to no node that is taken for lost.
-fn is_node_that_returns(asked: &Asked<'_>) -> bool {
+fn is_node_that_returns(asked: &Asked<'_>, object: Option<&Value>) -> bool {
     let attributes = asked.attributes;
     let is_itself = attributes.user.node_name().is_some_and(|node| node == asked.name);
     attributes.operation == Operation::Update
         && match asked.subresource {
             "status" => is_itself || is_of_control_plane(attributes),
-            "" => is_of_control_plane(attributes),
+            "" => is_of_control_plane(attributes) && changes_taints_alone(attributes.old, object),
             _ => false,
         }
+}
+
+/// Whether `before` and `after`, of a node, differ in nothing but its taints, whether pods may be bound to it, and what the server itself
+/// keeps about the write. A webhook may guard labels and annotations of nodes.
+fn changes_taints_alone(before: Option<&Value>, after: Option<&Value>) -> bool {
+    let without = |node: &Value| {
+        let mut node = node.clone();
+        for (part, field) in [
+            ("spec", "taints"),
+            ("spec", "unschedulable"),
+            ("metadata", "managedFields"),
+            ("metadata", "resourceVersion"),
+            ("metadata", "generation"),
+        ] {
+            if let Some(members) = node.get_mut(part).and_then(Value::as_object_mut) {
+                members.shift_remove(field);
+            }
+        }
+        node
+    };
+    before.zip(after).is_some_and(|(before, after)| without(before) == without(after))
 }
 
 /// Whether the write makes a pod.

@@ -133,7 +133,7 @@ impl Post for Slow {
 async fn the_halves_of_a_batch_have_the_time_that_is_left() {
     let (clock, given) = (Arc::new(Moved::default()), Arc::<Mutex<Vec<u64>>>::default());
     let post = Arc::new(Slow(clock.clone(), given.clone()));
-    let elapsed = Arc::new(move || Duration::from_micros(clock.0.load(Ordering::Relaxed)));
+    let elapsed = Arc::new(move || Duration::from_micros(clock.0.load(Ordering::Relaxed) as u64));
     let parts = HookParts { elapsed, ..parts() };
     let way = Reviews::of(&ORCH, &["v1"]).map(|reviews| Way { reviews, post, parts });
     let text = ask(&Hook::new(widgets(), way), pieces(1000), "v2").await.unwrap_err();

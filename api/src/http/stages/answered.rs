@@ -42,8 +42,8 @@ impl<S: Store> Api<S> {
             Err(error) => (failure(arrived, &error), Some(error)),
         };
         arrived.exchange.close(&mut response, self.pipeline.ambient.now());
-        self.end_trace(arrived, &response);
         self.measure_end(arrived, &response, error.as_ref());
+        self.end_trace(arrived, &response);
         self.flow.mark(arrived.exchange.flow(), response.headers_mut());
         Answered { response, error }
     }
