@@ -386,6 +386,27 @@ async fn a_webhook_is_trusted_by_its_authority_or_by_its_own_certificate_and_by_
 }
 
 #[tokio::test]
+async fn a_webhook_is_shown_the_user_of_its_host_by_its_own_plugin_alone() {
+    let server = Hostile::start(ok("hello")).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hooks.conf");
+    let name = format!("127.0.0.1:{}", server.url().port);
+    let users = serde_json::json!({"users": [{"name": name, "user": {"token": "of-hooks"}}]});
+    std::fs::write(&path, users.to_string()).unwrap();
+    let users = HookUsers::read(None, Some(&path)).unwrap();
+    assert!(!format!("{users:?}").contains("of-hooks"));
+    let hooks = Hooks::new(Reach::of_objects(true), users);
+    for purpose in [Purpose::Validating, Purpose::Mutating, Purpose::Conversion, Purpose::Validating] {
+        let call = hook_call(server.url(), server.authority.pair.certificate.as_bytes());
+        hooks.call(Call { purpose, ..call }).await.unwrap();
+    }
+    let is_shown = |request: &String| request.to_ascii_lowercase().contains("authorization: bearer of-hooks");
+    let shown: Vec<bool> = server.requests.lock().iter().map(is_shown).collect();
+    assert_eq!(shown, [true, false, false, true]);
+    assert_eq!(server.connections.load(Ordering::SeqCst), 2, "each identity has its own");
+}
+
+#[tokio::test]
 async fn a_webhook_is_called_once_and_its_connection_kept() {
     let server = Hostile::start(ok("hello")).await;
     let hooks = Hooks::new(Reach::of_objects(true), HookUsers::default());
