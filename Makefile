@@ -34,7 +34,7 @@ SIM = $(CARGO) $(CHECKED) test --release --test search --
 # Where the corpus of public definitions lies (cluster-tests/corpus/README.md); it is not in this repository.
 CORPUS ?=
 
-.PHONY: run test lint fmt alerts sim sim-night sim-plants sim-scheduler sim-scheduling sim-definitions sim-webhooks oracle expressions power bench bench-scheduler failover upgrade attacks services move microbench prices verify vectors corpus fuzz setup build release
+.PHONY: run test lint fmt alerts alerts-live sim sim-night sim-plants sim-scheduler sim-scheduling sim-definitions sim-webhooks oracle expressions power bench bench-scheduler failover upgrade attacks services move microbench prices verify vectors corpus fuzz setup build release
 
 run: setup ## Start a node for development with a scheduler; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -79,6 +79,10 @@ alerts: ## Check the alert rules and run their tests (promtool, in Debian's pack
 	promtool check config --syntax-only deploy/prometheus/prometheus.yml
 	promtool check rules deploy/alerts/*.yaml
 	promtool test rules deploy/alerts/tests/*.yaml
+
+# Needs strace and openssl beside `prometheus`, and takes some fifteen minutes.
+alerts-live: build ## Evaluate rules and dashboards against three members, and make alerts fire by their faults (ARGS='--only OrchMemberDown')
+	python3 deploy/alerts/faults.py --programs target/release $(ARGS)
 
 sim: setup ## Simulate many seeds (SEEDS=1000), or replay one (SEED=17)
 	$(SIM) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(ARGS)

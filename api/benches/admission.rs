@@ -1,5 +1,6 @@
 //! The cost of creating one object through the whole pipeline: a config map, and pods without and with the admission
-//! plugins of the default set. And what a slow hook costs those who do not ask it.
+//! plugins of the default set. What webhooks cost that are not about a write, and one that is, without its server and the way to
+//! it. And what a slow hook costs those who do not ask it.
 //!
 //! Prints one line for each figure, the median of many short runs, and what the pod costs more. Run with
 //! `make microbench BENCH=admission`. The store is in memory and waits for nobody; nothing is asserted: figures of one
@@ -13,10 +14,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::FutureExt;
-use futures::future::Either;
-use orch_api::admission::{self, Additions, Attributes, Chain, Plugin, PluginSelection, Ruling, View};
-use orch_api::ambient::SystemAmbient;
+use futures::future::{BoxFuture, Either, ready};
+use orch_api::admission::{
+    self, Additions, Attributes, Chain, NamespaceMaker, Plugin, PluginSelection, Ruling, Settings, View,
+};
+use orch_api::ambient::{Ambient, SystemAmbient};
 use orch_api::authn::{AnonymousAccess, Authenticator, TokenTable, User};
+use orch_api::egress::{EgressError, Reply};
 use orch_api::error::ApiError;
 use orch_api::exchange::Exchange;
 use orch_api::gate::Gate;
@@ -24,6 +28,7 @@ use orch_api::paging::TokenKey;
 use orch_api::pipeline::{Answer, Features, Pipeline, Request};
 use orch_api::registry::Registry;
 use orch_api::request::{Query, Target, Verb};
+use orch_api::webhook::{Call, Caller, Routing, Webhooks};
 use orch_proto::brand::ORCH;
 use orch_raft::memory::MemoryStore;
 use orch_raft::{Index, Key, Operation, Put, Store, Transaction};
@@ -60,7 +65,71 @@ fn main() {
     let selected = Chain::selected(&PluginSelection::default());
     let whole = report("create of a pod, default plugins", server(selected), "pods", &pod());
     println!("a pod over a config map {:>24.1} us, its plugins {:>8.1} us", whole - maps, whole - bare);
+    report_webhooks();
     report_lists_beside_a_hook();
+}
+
+/// A webhook that allows everything at once.
+#[derive(Debug)]
+struct Allowing;
+
+impl Caller for Allowing {
+    fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply, EgressError>> {
+        let text = std::str::from_utf8(&call.document).expect("documents are text");
+        let (_, uid) = text.split_once("\"uid\":\"").expect("a review has a uid");
+        let (uid, _) = uid.split_once('"').expect("it is a text");
+        let answer = format!(
+            "{{\"apiVersion\":\"{}/v1\",\"kind\":\"AdmissionReview\",\"response\":{{\"uid\":\"{uid}\",\"allowed\":true}}}}",
+            ORCH.group("admission")
+        );
+        ready(Ok(Reply { status: 200, retry_after: None, body: answer.into() })).boxed()
+    }
+}
+
+/// Prints what a create of a config map costs more with webhooks.
+fn report_webhooks() {
+    let of = |name: &str, resource: &str, selector: Value| {
+        let rule = json!({
+            "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource],
+        });
+        json!({
+            "name": format!("{name}.example.com"), "clientConfig": {"url": "https://hook.example.com/"}, "sideEffects": "None",
+            "admissionReviewVersions": ["v1"], "objectSelector": selector, "rules": [rule], "failurePolicy": "Fail",
+        })
+    };
+    let others: Vec<Value> = (0..10).map(|at| of(&format!("w{at}"), "secrets", json!({}))).collect();
+    let unselected = vec![of("w", "configmaps", json!({"matchLabels": {"none": "has"}}))];
+    let asked = vec![of("w", "configmaps", json!({}))];
+    let without = report("create of a config map, no webhook", hooked(Vec::new()), "configmaps", &map());
+    let cases = [
+        ("... ten about other kinds", others),
+        ("... one that its selector leaves out", unselected),
+        ("... one that is asked", asked),
+    ];
+    for (name, webhooks) in cases {
+        let with = report(name, hooked(webhooks), "configmaps", &map());
+        println!("{:<40} {:>8.1} us more", "", with - without);
+    }
+}
+
+/// A pipeline with the default plugins and a validating configuration of these webhooks.
+fn hooked(webhooks: Vec<Value>) -> Pipeline<MemoryStore> {
+    let mut pipeline = server(Chain::new(Vec::new()));
+    if !webhooks.is_empty() {
+        let object = json!({"metadata": {"name": "c"}, "webhooks": webhooks});
+        let storage = "validatingwebhookconfigurations.admissionregistration";
+        put(&pipeline.store, storage, "", "c", object, Vec::new());
+    }
+    let ambient: Arc<dyn Ambient> = Arc::new(SystemAmbient);
+    let calls = Webhooks::new(
+        Arc::new(Allowing),
+        pipeline.store.clone(),
+        ambient.clone(),
+        &ORCH,
+        Routing::ClusterAddress,
+    );
+    pipeline.admission = Chain::configured(Settings::default(), &ambient, &NamespaceMaker::default(), &calls);
+    pipeline
 }
 
 /// A pipeline over a store with one namespace, whose pods are held to a level, and its service account.

@@ -15,10 +15,14 @@ const LEVEL: u32 = 6;
 
 /// A document being written.
 pub(crate) struct Text {
-    hash: Sha512,
+    hash: Hash,
     compressed: GzEncoder<Vec<u8>>,
     length: usize,
 }
+
+/// The hash of a document that is written and not kept.
+#[derive(Default)]
+pub(crate) struct Hash(Sha512);
 
 /// A finished document.
 #[derive(Clone, Debug)]
@@ -34,27 +38,44 @@ pub struct Document {
 impl Text {
     pub(crate) fn new() -> Self {
         let compressed = GzEncoder::new(Vec::new(), Compression::new(LEVEL));
-        Self { hash: Sha512::new(), compressed, length: 0 }
+        Self { hash: Hash::default(), compressed, length: 0 }
     }
 
     pub(crate) fn finish(self) -> io::Result<Document> {
         let mut compressed = self.compressed.finish()?;
         compressed.shrink_to_fit();
-        let digits = self.hash.finalize().iter().map(|byte| format!("{byte:02X}")).collect();
-        Ok(Document { hash: digits, compressed: compressed.into(), length: self.length })
+        Ok(Document { hash: self.hash.finish(), compressed: compressed.into(), length: self.length })
     }
 }
 
 impl Write for Text {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.compressed.write_all(bytes)?;
-        self.hash.update(bytes);
+        self.hash.write_all(bytes)?;
         self.length += bytes.len();
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.compressed.flush()
+    }
+}
+
+impl Hash {
+    /// SHA-512 in upper-case hexadecimal.
+    pub(crate) fn finish(self) -> String {
+        self.0.finalize().iter().map(|byte| format!("{byte:02X}")).collect()
+    }
+}
+
+impl Write for Hash {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

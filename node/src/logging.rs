@@ -8,7 +8,7 @@ use std::io::IsTerminal;
 use std::sync::OnceLock;
 
 use anyhow::Context as _;
-use orch_serving::logging::{Limited, log_libraries, log_panics, one_line_fields, own_level};
+use orch_serving::logging::{Limited, abort_at_panics, log_libraries, one_line_fields, own_level};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -22,7 +22,7 @@ const OWN: [&str; 5] = ["orch", "orch_node", "orch_serving", "orch_api", "orch_r
 /// The format of the process's log; unset before [`start`].
 static FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
-/// Installs the process's logger, for the libraries below, too, and has panics logged. Fails if one is installed.
+/// Installs the process's logger, for the libraries below, too, and has a panic logged before it ends the process. Fails if one is installed.
 pub fn start(format: LogFormat, verbosity: u8) -> anyhow::Result<()> {
     let filter = Limited::new(filter(verbosity), &OWN);
     let lines = fmt::layer().with_writer(std::io::stderr).with_target(verbosity > 0);
@@ -35,7 +35,7 @@ pub fn start(format: LogFormat, verbosity: u8) -> anyhow::Result<()> {
     log_libraries(&[]).context("another logger is installed already")?;
     // The format is set once, with the logger.
     let _ = FORMAT.set(format);
-    log_panics(|| {});
+    abort_at_panics(|| {});
     Ok(())
 }
 

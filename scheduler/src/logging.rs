@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use orch_serving::logging::{Limited, log_libraries, log_panics, one_line_fields, own_level};
+use orch_serving::logging::{Limited, abort_at_panics, log_libraries, one_line_fields, own_level};
 use parking_lot::Mutex;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
@@ -135,7 +135,7 @@ pub fn start(flags: &LogFlags) -> Result<(Verbosity, Flusher), LoggerError> {
         });
     }
     let last = flusher.clone();
-    log_panics(move || last.flush());
+    abort_at_panics(move || last.flush());
     Ok((verbosity, flusher))
 }
 

@@ -34,13 +34,16 @@ pub fn own_level(verbosity: u32) -> Level {
     }
 }
 
-/// Has panics logged, as lines like the others. `written` is called after each line, for a log whose lines wait.
-pub fn log_panics(written: impl Fn() + Send + Sync + 'static) {
+/// Has a panic logged, as a line like the others, and then ends the process: in the programs of tests as well, which are
+/// compiled to unwind so that the libraries are compiled once for programs and tests. `written` is called after the line, for a
+/// log whose lines wait.
+pub fn abort_at_panics(written: impl Fn() + Send + Sync + 'static) {
     std::panic::set_hook(Box::new(move |panic| {
         let place =
             panic.location().map(|place| format!("{}:{}", without_machine(place.file()), place.line()));
         tracing::error!(place, "panicked: {}", panic.payload_as_str().unwrap_or("without a message"));
         written();
+        std::process::abort();
     }));
 }
 

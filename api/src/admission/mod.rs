@@ -78,7 +78,7 @@ use orch_schema::value::Value;
 
 use crate::ambient::{Ambient, SystemAmbient};
 use crate::error::ApiError;
-use crate::webhook::Webhooks;
+use crate::webhook::{Purpose, Webhooks};
 use ruling::awaited;
 use timing::{Step, Timing, Watch};
 
@@ -215,7 +215,10 @@ impl Chain {
             event_limits,
             toleration_seconds,
         } = settings;
-        let callers = || webhook::Callers { webhooks: webhooks.clone(), ambient: ambient.clone() };
+        let callers = |purpose| {
+            let webhooks = webhooks.called_for(purpose);
+            webhook::Callers { webhooks, ambient: ambient.clone() }
+        };
         let all: Vec<Box<dyn Plugin>> = vec![
             Box::new(always::AlwaysAdmit),
             Box::new(namespace_auto_provision::NamespaceAutoProvision { maker: maker.clone() }),
@@ -248,9 +251,9 @@ impl Chain {
             Box::new(pod_resize_validator::PodResizeValidator),
             Box::new(claim_status::ClaimStatus),
             Box::<policy::MutatingAdmissionPolicy>::default(),
-            Box::new(webhook::MutatingAdmissionWebhook::new(callers())),
+            Box::new(webhook::MutatingAdmissionWebhook::new(callers(Purpose::Mutating))),
             Box::<policy::ValidatingAdmissionPolicy>::default(),
-            Box::new(webhook::ValidatingAdmissionWebhook::new(callers())),
+            Box::new(webhook::ValidatingAdmissionWebhook::new(callers(Purpose::Validating))),
             Box::new(resource_quota::ResourceQuota(resource_quota::Release::AtOnce)),
             Box::new(always::AlwaysDeny),
         ];

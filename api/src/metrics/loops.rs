@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::histogram::{Histogram, seconds};
 use super::series::{Codes, count, counted};
+use super::write_series;
 
 /// Upper bounds of waits and of work in seconds: the reference's, ten nanoseconds to ten seconds.
 const WORK: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0];
@@ -91,14 +92,9 @@ impl LoopFigures {
         self.write_requests(text, &head);
         let queues = self.queues.lock().clone();
         let mut series = |name: &str, kind: &str, write: &dyn Fn(&mut String, &str, &QueueFigures)| {
-            let mut lines = String::new();
-            for (queue, figures) in &queues {
-                write(&mut lines, &format!("name=\"{queue}\""), figures);
-            }
-            if !lines.is_empty() {
-                text.push_str(&head(name, kind));
-                text.push_str(&lines);
-            }
+            write_series(text, &head, (name, kind), |lines, _| {
+                queues.iter().for_each(|(queue, of)| write(lines, &format!("name=\"{queue}\""), of));
+            });
         };
         // A string takes every write, here and below.
         series("workqueue_adds_total", "counter", &|text, labels, of| {
@@ -131,12 +127,7 @@ impl LoopFigures {
     fn write_requests(&self, text: &mut String, head: impl Fn(&str, &str) -> String) {
         let all = || METHODS.iter().zip(&self.requests);
         let mut series = |name: &str, kind: &str, write: &dyn Fn(&mut String, &str)| {
-            let mut lines = String::new();
-            write(&mut lines, name);
-            if !lines.is_empty() {
-                text.push_str(&head(name, kind));
-                text.push_str(&lines);
-            }
+            write_series(text, &head, (name, kind), write);
         };
         series("rest_client_request_duration_seconds", "histogram", &|text, name| {
             for (method, requests) in all() {

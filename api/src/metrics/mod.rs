@@ -29,3 +29,18 @@ pub trait Exposition: Send + Sync + 'static {
         format!("# TYPE {name} {kind}\n")
     }
 }
+
+/// Appends the lines that `write` makes, behind the head of the series called `name`; nothing where there are none.
+fn write_series(
+    text: &mut String,
+    head: &impl Fn(&str, &str) -> String,
+    (name, kind): (&str, &str),
+    write: impl FnOnce(&mut String, &str),
+) {
+    let mut lines = String::new();
+    write(&mut lines, name);
+    if !lines.is_empty() {
+        text.push_str(&head(name, kind));
+        text.push_str(&lines);
+    }
+}

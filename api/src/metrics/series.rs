@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::histogram::{Histogram, Shift, Snapshot, seconds};
+use super::write_series;
 
 /// Codes with a counter of their own; others share one, labelled `other`.
 pub(super) const CODES: [u16; 24] = [
@@ -126,12 +127,7 @@ pub(super) fn counted(codes: &Codes) -> impl Iterator<Item = (String, u64)> {
 /// Appends the text of `all`, each with its labels. `head`: the lines before the series of a name and type.
 pub(super) fn write(text: &mut String, all: &[(&LabelText, &Series)], head: impl Fn(&str, &str) -> String) {
     let mut series = |name: &str, kind: &str, write: &dyn Fn(&mut String, &str)| {
-        let mut lines = String::new();
-        write(&mut lines, name);
-        if !lines.is_empty() {
-            text.push_str(&head(name, kind));
-            text.push_str(&lines);
-        }
+        write_series(text, &head, (name, kind), write);
     };
     // Series that differ in `dry_run` are one in the metrics that lack the label.
     let mut sent: BTreeMap<&str, Vec<&Series>> = BTreeMap::new();

@@ -5,7 +5,7 @@
 //! never held whole.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io::{self, BufWriter, IntoInnerError, Write};
 use std::sync::Arc;
 
 use orch_schema::value::{Map, Value};
@@ -19,11 +19,14 @@ use super::names::{Names, capitalized};
 use super::pages::{Page, TokenKeys, page, pages};
 use super::parameters;
 use super::paths::{Path, discovery, paths, tag};
-use crate::document::{Document, Text};
+use crate::document::{Document, Hash, Text};
 use crate::registry::{Registry, Resource};
 
 /// `info.version` of all documents: that of the core group.
 const INTERFACE_VERSION: &str = "v1";
+
+/// Bytes that are hashed at once: the parts of a document are written token by token.
+const HASHED_AT_ONCE: usize = 16 << 10;
 
 /// A part of the interface that has its own document in version 3.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,19 +117,34 @@ pub(super) fn section(registry: &Registry, path: &str) -> Option<Section> {
 }
 
 /// The document of version 3 for a section, at its path (`apis/apps/v1`).
-pub(super) fn version3(source: Source<'_>, (path, section): (&str, &Section)) -> io::Result<Document> {
+pub(super) fn version3(source: Source<'_>, of: (&str, &Section)) -> io::Result<Document> {
+    let mut text = Text::new();
+    write_version3(source, of, &mut text)?;
+    text.finish()
+}
+
+/// The hash of [`version3`], for which nothing is compressed.
+pub(super) fn version3_hash(source: Source<'_>, of: (&str, &Section)) -> io::Result<String> {
+    let mut hash = BufWriter::with_capacity(HASHED_AT_ONCE, Hash::default());
+    write_version3(source, of, &mut hash)?;
+    Ok(hash.into_inner().map_err(IntoInnerError::into_error)?.finish())
+}
+
+fn write_version3(
+    source: Source<'_>,
+    (path, section): (&str, &Section),
+    text: &mut impl Write,
+) -> io::Result<()> {
     let Source { registry, descriptions, .. } = source;
     let names = Names::of(registry);
     let mut definitions = Definitions::new(&names, descriptions, Dialect::V3);
-    let mut text = Text::new();
     let info = info(&names);
     write!(text, "{{\"openapi\":\"3.0.0\",\"info\":{info},\"paths\":")?;
-    write_paths(&mut text, section_items(registry, &names, path, section), &mut definitions)?;
+    write_paths(text, section_items(registry, &names, path, section), &mut definitions)?;
     text.write_all(b",\"components\":{\"schemas\":")?;
-    write_members(&mut text, definitions.finish()?)?;
+    write_members(text, definitions.finish()?)?;
     let schemes = json!({"BearerToken": bearer_token()});
-    write!(text, ",\"securitySchemes\":{schemes}}}}}")?;
-    text.finish()
+    write!(text, ",\"securitySchemes\":{schemes}}}}}")
 }
 
 /// The Protobuf form of [`version3`]. `hash` is that of the JSON form, which clients know from the index whichever form they
@@ -252,7 +270,7 @@ fn section_items(registry: &Registry, names: &Names<'_>, path: &str, section: &S
 }
 
 fn write_paths(
-    text: &mut Text,
+    text: &mut impl Write,
     items: impl IntoIterator<Item = Item>,
     definitions: &mut Definitions<'_>,
 ) -> io::Result<()> {
@@ -282,7 +300,7 @@ fn path_item(Item { path, types }: &Item, definitions: &mut Definitions<'_>) -> 
     Value::Object(described)
 }
 
-fn write_members(text: &mut Text, members: BTreeMap<String, String>) -> io::Result<()> {
+fn write_members(text: &mut impl Write, members: BTreeMap<String, String>) -> io::Result<()> {
     let mut before = "{";
     for (name, value) in members {
         write!(text, "{before}{}:{value}", json!(name))?;

@@ -6,8 +6,8 @@
 //!
 //! A document is built when it is first requested, and kept compressed only, a twentieth of its text: with the group and version
 //! that it describes (`registry::Section`), so that a change of what is served builds the documents of its own group again and no
-//! other. The index needs the hash of every document, so that building it builds them all, keeps the hashes and drops the
-//! documents; each is built again when it is requested itself. The number of groups and versions bounds the kept documents. The
+//! other. The index needs the hash of every document, so that building it writes them all into hashes, compresses none and
+//! keeps the hashes; a document is built when it is requested itself. The number of groups and versions bounds the kept documents. The
 //! descriptions are decompressed for each making and dropped with it. Documents of other servers are merged into that of version 2 by
 //! `foreign`.
 //!
@@ -165,7 +165,7 @@ impl<'a> Asked<'a> {
     ) -> io::Result<Arc<String>> {
         room.hash.get_or_make(|| match room.json.get() {
             Some(known) => Ok(known.hash.clone()),
-            None => Ok(document::version3(self.source(descriptions), of)?.hash),
+            None => document::version3_hash(self.source(descriptions), of),
         })
     }
 

@@ -78,7 +78,7 @@ impl Registry {
         let schema = Arc::new(Schema::builtin(brand));
         let kinds =
             schema.resources().iter().filter_map(|definition| Kind::built_in(&schema, brand, definition));
-        let resources = resource::assemble(kinds.collect());
+        let resources = resource::assembled::assemble(kinds.collect());
         Arc::new(Registry::of(schema, brand, resources, &Groups::default()))
     }
 
@@ -105,7 +105,7 @@ impl Registry {
     /// # Errors
     /// `Occupied`: a path, a kind or a name in the store is that of another resource.
     pub fn with(&self, kinds: Vec<Kind>) -> Result<Arc<Registry>, Occupied> {
-        let added = resource::assemble(kinds);
+        let added = resource::assembled::assemble(kinds);
         let resources = self.resources.iter().chain(&added).cloned().collect();
         let next = Registry::of(self.schema.clone(), self.brand, resources, &self.groups);
         let is_placed = |added: &Arc<Resource>| {
@@ -142,7 +142,7 @@ impl Registry {
         let fits = resources.iter().all(|resource| places.take(resource));
         debug_assert!(fits, "what is served has places of its own");
         let mut refused = Vec::new();
-        for (at, added) in kinds.into_iter().map(resource::assemble).enumerate() {
+        for (at, added) in kinds.into_iter().map(resource::assembled::assemble).enumerate() {
             match added.iter().find(|added| !places.has_room(added)) {
                 Some(found) => {
                     let (api_version, plural) = (found.api_version(), found.plural.clone());

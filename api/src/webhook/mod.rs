@@ -48,9 +48,23 @@ pub trait Caller: fmt::Debug + Send + Sync {
     fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply, EgressError>>;
 }
 
+/// What asks a webhook: an operator may have credentials for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// Admission that changes writes.
+    Mutating,
+    /// Admission that refuses writes.
+    Validating,
+    /// The conversion of objects.
+    #[default]
+    Conversion,
+}
+
 /// A call of one webhook.
 #[derive(Clone)]
 pub struct Call {
+    /// What asks.
+    pub purpose: Purpose,
     /// The URL. The server's certificate has to be of its host.
     pub url: Url,
     /// Host and port that are dialled in place of the URL's: those of a service.
@@ -137,6 +151,7 @@ pub struct Webhooks {
     /// `None`: none is called.
     inner: Option<Arc<Inner>>,
     outages: Outages,
+    purpose: Purpose,
 }
 
 struct Inner {
@@ -180,7 +195,7 @@ impl fmt::Debug for Webhooks {
 impl Webhooks {
     /// No webhook is called: every call fails, and says so.
     pub fn none() -> Webhooks {
-        Webhooks { inner: None, outages: Outages::default() }
+        Webhooks { inner: None, outages: Outages::default(), purpose: Purpose::default() }
     }
 
     /// Webhooks that `caller` calls; their services are looked up in what `store` has applied.
@@ -195,7 +210,12 @@ impl Webhooks {
         let (state, elapsed) = (Box::new(move || View::of(&store)), Box::new(move || clock.elapsed()));
         let own = OnceLock::new();
         let inner = Arc::new(Inner { caller, state, elapsed, ambient, brand, routing, own });
-        Webhooks { inner: Some(inner), outages: Outages::default() }
+        Webhooks { inner: Some(inner), outages: Outages::default(), purpose: Purpose::default() }
+    }
+
+    /// The same, called for `purpose`; as they are made they are called for conversions.
+    pub(crate) fn called_for(&self, purpose: Purpose) -> Webhooks {
+        Webhooks { purpose, ..self.clone() }
     }
 
     /// Has webhooks at the service of this server itself answered by `own`. It is said once.
@@ -239,7 +259,7 @@ impl Webhooks {
         };
         let Bounds { timeout, answer_bytes_max, .. } = bounds;
         let authorities = config.authorities();
-        let call = Call { url, at, authorities, document, timeout, answer_bytes_max };
+        let call = Call { purpose: self.purpose, url, at, authorities, document, timeout, answer_bytes_max };
         let calling = own.unwrap_or(&inner.caller).call(call);
         async move {
             match calling.await {

@@ -107,7 +107,10 @@ pub(super) async fn each(count: u32, make: impl AsyncFn(u32) -> Result<()>) -> R
 }
 
 /// Sends one request that is not measured.
-fn ask(target: &Target, request: impl AsyncFnOnce(Client) -> Result<Response>) -> Result<Response> {
+pub(super) fn ask(
+    target: &Target,
+    request: impl AsyncFnOnce(Client) -> Result<Response>,
+) -> Result<Response> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let client = Client::new(target.endpoint.clone(), target.access.clone());
     runtime.block_on(request(client.with_timeout(super::OPERATION_TIMEOUT)))

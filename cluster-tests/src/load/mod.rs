@@ -3,7 +3,7 @@
 //! `options` is the command line, `fixture` creates namespaces and objects, `work` formats the requests of a work,
 //! `driver` runs closed-loop clients over `line`s (HTTP/1.1 by `wire`, HTTP/2 by `multiplex`), `fanout` is the watch
 //! work, `flood` times one user while another floods, `stalled` holds watchers that never read, `scheduling` has a scheduler
-//! bind pods, `server` starts or finds the servers, `process` reads their
+//! bind pods, `elsewhere` is a webhook and an aggregated server beside the load, `server` starts or finds the servers, `process` reads their
 //! CPU time and memory, `scale` are the works of thousands of watches, `reference` holds the figures to compare with and `report` prints.
 //!
 //! The generator shares the machine with the server, so it is lean: no request is built twice, no response is decoded,
@@ -12,6 +12,7 @@
 
 mod bindings;
 mod driver;
+mod elsewhere;
 mod events;
 mod fanout;
 mod fixture;

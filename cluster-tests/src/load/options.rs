@@ -54,6 +54,9 @@ pub struct Options {
     /// administrator, who needs no rules.
     #[arg(long, requires = "start", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub bindings: Option<u32>,
+    /// Have a webhook asked about each object that is made, over HTTP/2, which allows it after so many milliseconds.
+    #[arg(long, value_name = "MILLISECONDS", requires = "start", value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    pub hook: Option<u64>,
     /// Duration of each work: `10s`, `500ms`, `2m`.
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub duration: Duration,
@@ -87,6 +90,8 @@ pub enum WorkName {
     Get,
     /// Get by name at any version (resourceVersion=0).
     GetAny,
+    /// Get by name from an aggregated server, to which the request is passed on over HTTP/2. Needs `--start`.
+    GetAggregated,
     /// Merge-patch config maps.
     MergePatch,
     /// List all objects.
@@ -121,7 +126,9 @@ impl Options {
 impl WorkName {
     /// `names` with `all` replaced by every work.
     pub(super) fn expand(names: &[WorkName]) -> Vec<WorkName> {
-        let is_one = |name: &WorkName| !matches!(name, Self::All | Self::Schedule) && !name.is_flood();
+        let is_one = |name: &WorkName| {
+            !matches!(name, Self::All | Self::Schedule | Self::GetAggregated) && !name.is_flood()
+        };
         let every: Vec<_> = Self::value_variants().iter().copied().filter(is_one).collect();
         names.iter().flat_map(|name| if *name == Self::All { every.clone() } else { vec![*name] }).collect()
     }
@@ -137,6 +144,7 @@ impl WorkName {
             Self::Create => "create",
             Self::Get => "get",
             Self::GetAny => "get-any",
+            Self::GetAggregated => "get-aggregated",
             Self::MergePatch => "merge-patch",
             Self::List => "list",
             Self::ListChunked => "list-chunked",
@@ -155,7 +163,7 @@ impl WorkName {
     pub(super) fn clients(self) -> u32 {
         match self {
             Self::Create => 64,
-            Self::Get | Self::GetAny | Self::MergePatch | Self::Mixed | Self::All => 32,
+            Self::Get | Self::GetAny | Self::GetAggregated | Self::MergePatch | Self::Mixed | Self::All => 32,
             Self::Watch => 16,
             Self::List | Self::ListChunked => 4,
             Self::FloodGet | Self::FloodPatch | Self::FloodList | Self::FloodStalled => 4,

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use orch_proto::brand::ORCH;
 
 use super::driver::{Load, Outcome, drive};
+use super::elsewhere::Elsewhere;
 use super::options::{Options, WorkName};
 use super::report::{Report, Row};
 use super::server::Servers;
@@ -25,7 +26,11 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut rows = Vec::new();
     for name in WorkName::expand(&options.works) {
         eprintln!("{} ...", name.word());
+        let calls = bench.hook_calls();
         let outcome = bench.work(name).with_context(|| format!("the work {} failed", name.word()))?;
+        if options.hook.is_some() {
+            eprintln!("{} calls of the webhook", bench.hook_calls() - calls);
+        }
         rows.push(Row::new(name, bench.clients(name), bench.load.targets.len(), &outcome));
     }
     let mut memory = process::memory(&bench.load.pids)?;
@@ -45,6 +50,8 @@ struct Bench<'a> {
     namespaces: Vec<String>,
     /// Milliseconds from start until the slowest server was ready; `None` if the servers ran before.
     ready_ms: Option<u64>,
+    /// The webhook that is asked, and the aggregated server.
+    elsewhere: Option<Elsewhere>,
     /// Its processes live as long as the run.
     cluster: Option<Cluster>,
     /// Memory of the schedulers of schedule works.
@@ -72,18 +79,31 @@ impl<'a> Bench<'a> {
             protocol: options.protocol(),
             pids,
         };
+        let payload = payload(options.size);
+        let is_elsewhere = options.hook.is_some() || options.works.contains(&WorkName::GetAggregated);
+        let delay = Duration::from_millis(options.hook.unwrap_or_default());
+        let elsewhere = is_elsewhere.then(|| Elsewhere::start(delay, &payload)).transpose()?;
+        if let Some(elsewhere) = elsewhere.as_ref().filter(|_| options.hook.is_some()) {
+            elsewhere.be_asked(&setup)?;
+        }
         let stamp = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
         Ok(Self {
             options,
             setup,
             load,
-            payload: payload(options.size),
+            payload,
             prefix: format!("bench-{stamp}"),
             namespaces: Vec::new(),
+            elsewhere,
             ready_ms: cluster.as_ref().map(Cluster::ready_ms),
             cluster,
             schedulers: Vec::new(),
         })
+    }
+
+    /// Calls of the webhook so far.
+    fn hook_calls(&self) -> u64 {
+        self.elsewhere.as_ref().map_or(0, Elsewhere::calls)
     }
 
     /// Number of clients of a work; for the watch work, of watchers.
@@ -100,6 +120,11 @@ impl<'a> Bench<'a> {
             WorkName::Create => (self.namespace("create", 0)?, Kind::Create(Arc::default())),
             WorkName::Get => (self.namespace("get", OBJECTS)?, Kind::Get { objects: OBJECTS, any: false }),
             WorkName::GetAny => (self.namespace("get", OBJECTS)?, Kind::Get { objects: OBJECTS, any: true }),
+            WorkName::GetAggregated => {
+                let elsewhere = self.elsewhere.as_ref().context("there is no aggregated server")?;
+                elsewhere.be_aggregated(&self.setup)?;
+                (self.namespace("aggregated", 0)?, Kind::GetAggregated { objects: OBJECTS })
+            }
             WorkName::MergePatch => (self.namespace("get", OBJECTS)?, Kind::Patch { objects: OBJECTS }),
             WorkName::List => (self.namespace("list", self.options.objects)?, Kind::List),
             WorkName::ListChunked => (self.namespace("list", self.options.objects)?, Kind::Chunked),

@@ -8,6 +8,7 @@ use memchr::memmem;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use super::elsewhere::GROUP;
 use super::wire::{Call, Reply};
 
 /// `limit` of a chunked list, as usual with clients of this API.
@@ -23,6 +24,8 @@ pub(super) enum Kind {
     Create(Arc<AtomicU64>),
     /// Gets one of the first `objects` objects; at any version if `any`, else with a quorum.
     Get { objects: u32, any: bool },
+    /// Gets one of the first `objects` objects of an aggregated server.
+    GetAggregated { objects: u32 },
     /// Merge-patches one of the first `objects` objects.
     Patch { objects: u32 },
     /// Lists all objects.
@@ -71,6 +74,7 @@ impl Script {
         match self.kind.clone() {
             Kind::Create(numbers) => self.create(&numbers),
             Kind::Get { objects, any } => self.get(objects, any),
+            Kind::GetAggregated { objects } => self.get_aggregated(objects),
             Kind::Patch { objects } => self.patch(objects),
             Kind::List => self.list(0),
             Kind::Chunked => self.list(CHUNK_OBJECTS),
@@ -112,6 +116,12 @@ impl Script {
         if any {
             self.path.push_str("?resourceVersion=0");
         }
+        Call { method: "GET", path: &self.path, content_type: "", body: b"" }
+    }
+
+    fn get_aggregated(&mut self, objects: u32) -> Call<'_> {
+        let number = self.random.random_range(0..objects);
+        let _ = write!(self.path, "/apis/{GROUP}/v1/namespaces/{}/things/o-{number}", self.namespace);
         Call { method: "GET", path: &self.path, content_type: "", body: b"" }
     }
 

@@ -163,7 +163,7 @@ fn each_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() {
             let case = Regex::new(&format!(r"(?m)^  - name: {alert}( [0-9a-z]+)? {end}$"));
             case.expect("the pattern is valid").is_match(&cases)
         };
-        let missing = ["fires", "is silent"].into_iter().filter(move |end| !is_there(*end));
+        let missing = ["fires", "is silent"].into_iter().filter(move |end| !is_there(end));
         missing.map(move |end| format!("{alert} {end}")).collect::<Vec<_>>()
     });
     check("promtool tests each alert", missing);

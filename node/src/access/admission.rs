@@ -46,16 +46,32 @@ struct FilePlugin {
     configuration: Option<serde_json::Value>,
 }
 
-/// Reads the file of `--admission-control-config-file` into `settings`.
+/// The client configurations of the plugins for webhooks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HookFiles {
+    /// That of `MutatingAdmissionWebhook`.
+    pub mutating: Option<PathBuf>,
+    /// That of `ValidatingAdmissionWebhook`.
+    pub validating: Option<PathBuf>,
+}
+
+/// What plugins are configured with.
+struct Taken {
+    settings: Settings,
+    files: HookFiles,
+}
+
+/// Reads the file of `--admission-control-config-file` into `settings`, and the client configurations that it names.
 ///
 /// # Errors
 /// It, or a file that it names, cannot be read, has another form, or has wrong fields.
-pub fn read(path: &Path, mut settings: Settings) -> Result<Settings, ConfigFileError> {
+pub fn read(path: &Path, settings: Settings) -> Result<(Settings, HookFiles), ConfigFileError> {
+    let mut taken = Taken { settings, files: HookFiles::default() };
     let text = faults::read_text(path)?;
     // The reference's older form has no head and is of one plugin.
     if serde_saphyr::from_str::<FileSelectors>(&text).is_ok() {
-        configure("PodNodeSelector", &text, path, &mut settings)?;
-        return Ok(settings);
+        configure("PodNodeSelector", &text, path, &mut taken)?;
+        return Ok((taken.settings, taken.files));
     }
     let file: File = faults::parse(&text, "AdmissionConfiguration", &VERSIONS)
         .map_err(|reason| ConfigFileError::Form { path: path.to_owned(), reason })?;
@@ -72,23 +88,27 @@ pub fn read(path: &Path, mut settings: Settings) -> Result<Settings, ConfigFileE
         }
         faults.or(()).map_err(|faults| ConfigFileError::Fields { path: path.to_owned(), faults })?;
         match plugin.configuration.filter(|configuration| !configuration.is_null()) {
-            Some(configuration) => configure(&plugin.name, &configuration.to_string(), path, &mut settings)?,
+            Some(configuration) => configure(&plugin.name, &configuration.to_string(), path, &mut taken)?,
             None if plugin.path.as_os_str().is_empty() => {}
             None => {
                 let beside = path.parent().unwrap_or(Path::new("")).join(&plugin.path);
-                configure(&plugin.name, &faults::read_text(&beside)?, &beside, &mut settings)?;
+                configure(&plugin.name, &faults::read_text(&beside)?, &beside, &mut taken)?;
             }
         }
     }
-    Ok(settings)
+    Ok((taken.settings, taken.files))
 }
 
 /// The plugins that have a configuration.
-const CONFIGURABLE: [&str; 4] =
-    ["EventRateLimit", "PodNodeSelector", "PodSecurity", "PodTolerationRestriction"];
+const CONFIGURABLE: [&str; 6] =
+    ["EventRateLimit", MUTATING, "PodNodeSelector", "PodSecurity", "PodTolerationRestriction", VALIDATING];
+
+const MUTATING: &str = "MutatingAdmissionWebhook";
+const VALIDATING: &str = "ValidatingAdmissionWebhook";
 
 /// Takes in the document of one plugin, which stands in the file at `path`.
-fn configure(name: &str, text: &str, path: &Path, settings: &mut Settings) -> Result<(), ConfigFileError> {
+fn configure(name: &str, text: &str, path: &Path, taken: &mut Taken) -> Result<(), ConfigFileError> {
+    let Taken { settings, files } = taken;
     let of_fields = |faults| ConfigFileError::Fields { path: path.to_owned(), faults };
     match name {
         "EventRateLimit" => {
@@ -96,6 +116,8 @@ fn configure(name: &str, text: &str, path: &Path, settings: &mut Settings) -> Re
                 document(text, path, "eventratelimit.admission.", "Configuration", &["v1alpha1"])?;
             settings.event_limits = event_limits(&file).map_err(of_fields)?;
         }
+        MUTATING => files.mutating = Some(hook_file(text, path)?),
+        VALIDATING => files.validating = Some(hook_file(text, path)?),
         "PodNodeSelector" => {
             let file: FileSelectors = form(serde_saphyr::from_str(text), path)?;
             settings.node_selectors = node_selectors(&file).map_err(of_fields)?;
@@ -112,6 +134,31 @@ fn configure(name: &str, text: &str, path: &Path, settings: &mut Settings) -> Re
         }
     }
     Ok(())
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct FileHooks {
+    #[expect(dead_code, reason = "checked by the reader")]
+    api_version: String,
+    #[expect(dead_code, reason = "checked by the reader")]
+    kind: String,
+    #[serde(default)]
+    kube_config_file: PathBuf,
+}
+
+/// The client configuration of a plugin for webhooks.
+fn hook_file(text: &str, path: &Path) -> Result<PathBuf, ConfigFileError> {
+    let file: FileHooks =
+        document(text, path, "apiserver.config.", "WebhookAdmissionConfiguration", &["v1"])?;
+    let mut faults = Faults::default();
+    if !file.kube_config_file.is_absolute() {
+        let given = file.kube_config_file.display().to_string();
+        faults.invalid("kubeConfigFile", &given, "must be an absolute file path");
+    }
+    faults
+        .or(file.kube_config_file)
+        .map_err(|faults| ConfigFileError::Fields { path: path.to_owned(), faults })
 }
 
 fn document<T: DeserializeOwned>(

@@ -56,7 +56,7 @@ fn names(path: &Path) -> Vec<String> {
     names
 }
 
-fn certificate(check: &mut Check, path: &PathBuf, now: OffsetDateTime, renewal: &str) {
+fn certificate(check: &mut Check, path: &Path, now: OffsetDateTime, renewal: &str) {
     let found = match inspect(path) {
         Ok(found) if !found.is_empty() => found,
         Ok(_) => return check.fault(format!("{} holds no certificate", path.display()), renewal),

@@ -1,8 +1,8 @@
 //! The servers that objects of the API name: webhooks of admission and of conversion.
 //!
 //! Owns which of them are kept ready, and for how long. Each is a [`Target`] of its own, so that one that hangs holds no place of
-//! another. No file is read under the lock. Invariant: two configurations share a connection only if address, host and
-//! authorities are the same.
+//! another. No file is read under the lock. Invariant: two configurations share a connection only if address, host, authorities and
+//! who this server is to them are the same.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,6 +15,7 @@ use orch_api::egress::{EgressError, Outgoing, Reach, Reply};
 use orch_api::webhook::{Call, Caller};
 use parking_lot::Mutex;
 
+use super::hook_users::{HookUsers, UserKey};
 use super::{Bounds, Credentials, Origin, Target, Trust};
 
 /// Servers that are kept ready; the one that was asked longest ago goes. The reference keeps as many.
@@ -29,6 +30,7 @@ pub struct Hooks(Arc<Inner>);
 
 struct Inner {
     reach: Reach,
+    users: HookUsers,
     targets: Mutex<HashMap<Server, Known>>,
 }
 
@@ -38,6 +40,8 @@ struct Server {
     origin: Origin,
     at: Option<(String, u16)>,
     authorities: Option<Arc<[u8]>>,
+    /// As whom it is called.
+    user: Option<UserKey>,
 }
 
 struct Known {
@@ -52,33 +56,40 @@ impl fmt::Debug for Hooks {
 }
 
 impl Hooks {
-    /// Webhooks at the addresses of `reach`.
-    pub fn new(reach: Reach) -> Hooks {
-        Hooks(Arc::new(Inner { reach, targets: Mutex::default() }))
+    /// Webhooks at the addresses of `reach`, called as `users`.
+    pub fn new(reach: Reach, users: HookUsers) -> Hooks {
+        Hooks(Arc::new(Inner { reach, users, targets: Mutex::default() }))
     }
 }
 
 impl Inner {
     /// The target of `call`, made where there is none.
     async fn target(&self, call: &Call) -> Result<Arc<Target>, EgressError> {
+        let user = self.users.find(call.purpose, &call.url.host, call.url.port);
         let server = Server {
             origin: Origin::of(&call.url),
             at: call.at.clone(),
             authorities: call.authorities.clone(),
+            user: user.map(|(key, _)| key),
         };
         if let Some(known) = self.targets.lock().get_mut(&server) {
             known.asked = Instant::now();
             return Ok(known.target.clone());
         }
         // The machine's authorities are a file of some hundred certificates.
-        let authorities = call.authorities.clone();
-        let made = tokio::task::spawn_blocking(move || Trust::of_object(authorities.as_deref())).await;
-        let made = made.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        let (authorities, pair) =
+            (call.authorities.clone(), user.and_then(|(_, identity)| identity.pair.clone()));
+        let made = tokio::task::spawn_blocking(move || {
+            let pair = pair.as_ref().map(|(certificate, key)| (certificate.as_slice(), key.as_slice()));
+            Trust::of_object(authorities.as_deref(), pair)
+        });
+        let made = made.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         let trust = made.map_err(|error| {
             let reason = orch_serving::Causes(&error).to_string();
             EgressError::Unreachable { host: call.url.host.clone(), reason }
         })?;
-        let mut target = Target::bounded(self.reach.clone(), &trust, Credentials::None, BOUNDS);
+        let credentials = user.map_or(Credentials::None, |(_, identity)| identity.credentials.clone());
+        let mut target = Target::bounded(self.reach.clone(), &trust, credentials, BOUNDS);
         target.at.clone_from(&call.at);
         let target = Arc::new(target);
         let mut targets = self.targets.lock();

@@ -15,6 +15,7 @@
 mod credentials;
 mod dial;
 mod exchange;
+mod hook_users;
 mod hooks;
 mod idle;
 mod leaf;
@@ -41,6 +42,7 @@ use tokio::sync::Semaphore;
 
 pub use self::credentials::Credentials;
 use self::exchange::{Sender, Unanswered};
+pub use self::hook_users::HookUsers;
 pub use self::hooks::Hooks;
 use self::idle::Idle;
 pub use self::proxy_pair::{ProxyPair, ProxyPairError};

@@ -76,36 +76,51 @@ pub fn read_target(path: &Path) -> Result<TargetFile, TargetFileError> {
     if cluster.proxy_url.as_deref().is_some_and(|url| !url.is_empty()) {
         return Err(file.fault("proxy-url", "servers are reached directly"));
     }
-    if user.exec.is_some() {
-        return Err(file.fault("exec", "no program is run for credentials"));
-    }
-    if user.auth_provider.is_some() {
-        return Err(file.fault("auth-provider", "it is not known"));
-    }
-    let asks_as = [
-        ("as", is_given(&user.impersonate)),
-        ("as-uid", is_given(&user.as_uid)),
-        ("as-groups", !user.as_groups.is_empty()),
-        ("as-user-extra", !user.as_user_extra.is_empty()),
-    ];
-    if let Some((field, _)) = asks_as.into_iter().find(|(_, is_given)| *is_given) {
-        return Err(file.fault(field, "no other user is impersonated; give that user's own credentials"));
-    }
+    let Identity { pair, credentials } = file.identity(&user)?;
     let authority = file.authority(cluster)?;
-    let certificate = file.client_certificate(&user)?;
-    let key = file.data("client-key", &user.client_key_data, &user.client_key)?;
-    let pair = match (&certificate, &key) {
-        (Some(certificate), Some(key)) => Some((certificate.pem.as_slice(), key.pem.as_slice())),
-        (None, None) => None,
-        (Some(_), None) => return Err(file.fault("client-key", "it is missing")),
-        (None, Some(_)) => return Err(file.fault("client-certificate", "it is missing")),
-    };
+    let pair = pair.as_ref().map(|(certificate, key)| (certificate.as_slice(), key.as_slice()));
     let trust = Trust::new(authority.as_ref().map(|authority| authority.pem.as_slice()), pair)
         .map_err(|source| TargetFileError::Trust { path: path.to_owned(), source })?;
-    let credentials = file.credentials(&user)?;
     let server_name = cluster.tls_server_name.clone().filter(|name| !name.is_empty());
     let target = Target::new(Reach::of([&url]), &trust, credentials).named(server_name);
     Ok(TargetFile { target, url })
+}
+
+/// Who this server is to another one. Keys are not shown.
+pub(super) struct Identity {
+    /// Client certificate and key, in PEM.
+    pub(super) pair: Option<(Vec<u8>, Vec<u8>)>,
+    pub(super) credentials: Credentials,
+}
+
+/// The users of a client configuration.
+pub(super) struct Users {
+    /// By name.
+    pub(super) named: Vec<(String, Identity)>,
+    /// The name of the user of the current context; empty without one.
+    pub(super) current: String,
+}
+
+/// Reads the users of the client configuration at `path`.
+///
+/// # Errors
+/// The file, or one that it names, cannot be read or used.
+pub(super) fn read_users(path: &Path) -> Result<Users, TargetFileError> {
+    let file = Reader { path };
+    let config = file.config()?;
+    let mut named = Vec::new();
+    for user in &config.users {
+        let identity = file.identity(&user.entry)?;
+        let pair = identity.pair.as_ref().map(|(certificate, key)| (certificate.as_slice(), key.as_slice()));
+        // A pair that cannot be used is refused at the start.
+        Trust::unverified(pair).map_err(|source| TargetFileError::Trust { path: path.to_owned(), source })?;
+        named.push((user.name.clone(), identity));
+    }
+    let current = match config.current_context.as_str() {
+        "" => String::new(),
+        name => file.entry("contexts", name, &config.contexts)?.user.clone(),
+    };
+    Ok(Users { named, current })
 }
 
 /// PEM, and the file that it stands in: the configuration, or one that it names. It may be a key, so that it is not shown.
@@ -156,6 +171,34 @@ impl Reader<'_> {
             name => self.entry("users", name, &config.users)?.clone(),
         };
         Ok((cluster, user))
+    }
+
+    /// The certificate and the credentials of `user`.
+    fn identity(&self, user: &User) -> Result<Identity, TargetFileError> {
+        if user.exec.is_some() {
+            return Err(self.fault("exec", "no program is run for credentials"));
+        }
+        if user.auth_provider.is_some() {
+            return Err(self.fault("auth-provider", "it is not known"));
+        }
+        let asks_as = [
+            ("as", is_given(&user.impersonate)),
+            ("as-uid", is_given(&user.as_uid)),
+            ("as-groups", !user.as_groups.is_empty()),
+            ("as-user-extra", !user.as_user_extra.is_empty()),
+        ];
+        if let Some((field, _)) = asks_as.into_iter().find(|(_, is_given)| *is_given) {
+            return Err(self.fault(field, "no other user is impersonated; give that user's own credentials"));
+        }
+        let certificate = self.client_certificate(user)?;
+        let key = self.data("client-key", &user.client_key_data, &user.client_key)?;
+        let pair = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some((certificate.pem, key.pem)),
+            (None, None) => None,
+            (Some(_), None) => return Err(self.fault("client-key", "it is missing")),
+            (None, Some(_)) => return Err(self.fault("client-certificate", "it is missing")),
+        };
+        Ok(Identity { pair, credentials: self.credentials(user)? })
     }
 
     fn fault(&self, field: &'static str, reason: impl Into<String>) -> TargetFileError {

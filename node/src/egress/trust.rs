@@ -84,12 +84,15 @@ impl Trust {
     }
 
     /// Trusts the authorities in `bundle` (PEM) and the certificates in it themselves, or the machine's authorities where that is
-    /// `None`. HTTP/2 is offered, too.
+    /// `None`. `pair` as above. HTTP/2 is offered, too.
     ///
     /// # Errors
     /// The bundle cannot be used, or the machine has no authorities.
-    pub(super) fn of_object(bundle: Option<&[u8]>) -> Result<Trust, TrustError> {
-        Ok(Self::showing(None, trusting(bundle)?)?.with_http2())
+    pub(super) fn of_object(
+        bundle: Option<&[u8]>,
+        pair: Option<(&[u8], &[u8])>,
+    ) -> Result<Trust, TrustError> {
+        Ok(Self::showing(pair, trusting(bundle)?)?.with_http2())
     }
 
     /// Trusts an aggregated server as its APIService says. `pair` as above.

@@ -212,12 +212,13 @@ impl Move<'_> {
         let (owners, began) = (owners_of(object), Instant::now());
         let namespace = object["metadata"]["namespace"].as_str().filter(|_| kind.namespaced);
         loop {
-            let copied = self.copied.lock();
-            let has_home =
-                namespace.is_none_or(|namespace| copied.uid_at(("namespaces", namespace)).is_some());
-            let is_ready = has_home && (copied.are_present(&owners) || copied.are_overdue(&owners));
-            drop(copied);
-            if is_ready {
+            let (has_home, has_owners) = {
+                let copied = self.copied.lock();
+                let has_home =
+                    namespace.is_none_or(|namespace| copied.uid_at(("namespaces", namespace)).is_some());
+                (has_home, copied.are_present(&owners) || copied.are_overdue(&owners))
+            };
+            if has_home && has_owners {
                 return;
             }
             let longest = if has_home { COMING_MAX } else { HOME_MAX };

@@ -34,6 +34,9 @@ pub enum RunError {
     /// The certificate for aggregated servers cannot be used.
     #[error("--proxy-client-cert-file, --proxy-client-key-file")]
     ProxyPair(#[source] ProxyPairError),
+    /// The client configuration of a plugin for webhooks cannot be used.
+    #[error("--admission-control-config-file")]
+    HookUsers(#[source] TargetFileError),
     /// The token file is wrong.
     #[error("--token-auth-file: {path}")]
     Tokens {

@@ -172,6 +172,7 @@ impl Resolved {
             revocations: shared.revocation.peer_crl_file.clone(),
         };
         let authorization = authorization::plan(&shared.authorization, self.strictness, brand)?;
+        let (admission, hook_files) = admission::plan(&shared.admission)?;
         let watched = certificates::watched(&tls, &peer_tls, &accounts, &layout, &authorization, shared);
         Ok(Plan {
             backup: super::backup::plan(&shared.backup, &self.name)?,
@@ -195,7 +196,7 @@ impl Resolved {
             token_file: shared.token_auth_file.clone(),
             front_proxy: shared.front_proxy.clone(),
             service_accounts: accounts,
-            admission: admission::plan(&shared.admission)?,
+            admission,
             services: services::plan(&shared.services)?,
             anonymous: shared.anonymous(),
             authentication: authentication::plan(shared, brand)?,
@@ -216,7 +217,7 @@ impl Resolved {
             clients: ClientLimits::of(&shared.clients),
             audit: Audit::plan(&shared.audit)?,
             connector: super::connect::connector(&shared.connect)?,
-            webhooks: WebhookPlan::of(&shared.webhooks, self.strictness)?,
+            webhooks: WebhookPlan::of(&shared.webhooks, &hook_files, self.strictness)?,
         })
     }
 }

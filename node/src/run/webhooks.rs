@@ -11,9 +11,10 @@ use orch_proto::Brand;
 use orch_raft::Store;
 
 use super::error::RunError;
+use crate::access::admission::HookFiles;
 use crate::access::authorization::Strictness;
 use crate::cli::WebhookArgs;
-use crate::egress::{Hooks, ProxyPair, Relays};
+use crate::egress::{HookUsers, Hooks, ProxyPair, Relays};
 
 /// How this node calls webhooks.
 #[derive(Clone, Debug)]
@@ -24,14 +25,20 @@ pub struct WebhookPlan {
     relayed: Reach,
     routing: Routing,
     pair: ProxyPair,
+    users: HookUsers,
 }
 
 impl WebhookPlan {
-    /// The plan of these flags. A node for development reaches aggregated servers on its machine.
+    /// The plan of these flags, and of the client configurations `files` of the plugins. A node for development reaches aggregated
+    /// servers on its machine.
     ///
     /// # Errors
     /// One of two flags is missing, or a file that they name cannot be used.
-    pub(super) fn of(arguments: &WebhookArgs, strictness: Strictness) -> Result<WebhookPlan, RunError> {
+    pub(super) fn of(
+        arguments: &WebhookArgs,
+        files: &HookFiles,
+        strictness: Strictness,
+    ) -> Result<WebhookPlan, RunError> {
         let routing = match arguments.enable_aggregator_routing {
             true => Routing::Endpoints,
             false => Routing::ClusterAddress,
@@ -45,6 +52,8 @@ impl WebhookPlan {
             }
         };
         let pair = ProxyPair::read(pair).map_err(RunError::ProxyPair)?;
+        let users = HookUsers::read(files.mutating.as_deref(), files.validating.as_deref());
+        let users = users.map_err(RunError::HookUsers)?;
         let is_denied = arguments.deny_loopback_webhooks;
         let is_relayed = arguments.allow_loopback_aggregation || strictness == Strictness::Dev;
         Ok(WebhookPlan {
@@ -52,6 +61,7 @@ impl WebhookPlan {
             relayed: Reach::of_objects(is_relayed && !is_denied),
             routing,
             pair,
+            users,
         })
     }
 
@@ -62,7 +72,7 @@ impl WebhookPlan {
         ambient: Arc<dyn Ambient>,
         brand: &'static Brand,
     ) -> Webhooks {
-        let caller = Arc::new(Hooks::new(self.reach.clone()));
+        let caller = Arc::new(Hooks::new(self.reach.clone(), self.users.clone()));
         Webhooks::new(caller, store, ambient, brand, self.routing)
     }
 
@@ -96,7 +106,8 @@ mod tests {
             (&["--deny-loopback-webhooks"], Strictness::Dev, false, false),
         ] {
             let flags: Vec<&str> = std::iter::once("orch").chain(flags.iter().copied()).collect();
-            let plan = WebhookPlan::of(&Only::parse_from(&flags).webhooks, strictness).unwrap();
+            let plan = WebhookPlan::of(&Only::parse_from(&flags).webhooks, &HookFiles::default(), strictness);
+            let plan = plan.unwrap();
             let expected = (Reach::of_objects(hooks), Reach::of_objects(relays));
             assert_eq!((plan.reach, plan.relayed), expected, "{flags:?} {strictness:?}");
         }

@@ -180,81 +180,68 @@ fn template() -> Value {
 
 /// Objects of built-in kinds, one of each, by the path of their list.
 fn built_in(at: usize) -> Vec<(String, Value)> {
-    let name = json!({"name": format!("o{at}")});
-    let selector = json!({"matchLabels": {"a": "b"}});
-    let group = "rbac.authorization.orch.io";
-    let role_ref = |kind: &str| json!({"apiGroup": group, "kind": kind, "name": "r"});
-    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
-    let subjects = json!([{"kind": "User", "apiGroup": group, "name": "ann"}]);
-    let batch = json!({"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}});
-    let of = |path: &str, mut object: Value| {
-        object["metadata"] = name.clone();
-        (path.to_owned(), object)
-    };
+    let mut objects = of_core(at);
+    objects.extend(of_groups());
+    for (_, object) in &mut objects {
+        object["metadata"] = json!({"name": format!("o{at}")});
+    }
+    objects.into_iter().map(|(path, object)| (path.to_owned(), object)).collect()
+}
+
+/// Objects without a name of the group without a name.
+fn of_core(at: usize) -> Vec<(&'static str, Value)> {
+    let limit = json!({"type": "Container", "default": {"cpu": "1"}});
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    let volume =
+        json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}});
+    let subset = json!({"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 80}]});
+    let pod_network = format!("10.{}.{}.0/24", at / 250, at % 250);
     vec![
-        of("/api/v1/namespaces/shop/configmaps", json!({"data": {"k": at.to_string()}})),
-        of("/api/v1/namespaces/shop/secrets", json!({"stringData": {"k": "v"}})),
-        of("/api/v1/namespaces/shop/serviceaccounts", json!({})),
-        of("/api/v1/namespaces/shop/services", json!({"spec": {"ports": [{"port": 80}]}})),
-        of(
-            "/api/v1/namespaces/shop/limitranges",
-            json!({"spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}}]}}),
-        ),
-        of(
-            "/api/v1/namespaces/shop/persistentvolumeclaims",
-            json!({"spec": {"accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Gi"}}}}),
-        ),
-        of("/api/v1/namespaces/shop/podtemplates", json!({"template": template()})),
-        of(
-            "/api/v1/namespaces/shop/endpoints",
-            json!({"subsets": [{"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 80}]}]}),
-        ),
-        of(
-            "/api/v1/persistentvolumes",
-            json!({"spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
-            "hostPath": {"path": "/x"}}}),
-        ),
-        of("/api/v1/nodes", json!({"spec": {"podCIDR": format!("10.{}.{}.0/24", at / 250, at % 250)}})),
-        of(
-            "/apis/apps/v1/namespaces/shop/statefulsets",
-            json!({"spec": {"selector": selector, "template": template()}}),
-        ),
-        of(
-            "/apis/apps/v1/namespaces/shop/daemonsets",
-            json!({"spec": {"selector": selector, "template": template()}}),
-        ),
-        of("/apis/batch/v1/namespaces/shop/jobs", json!({"spec": batch})),
-        of(
+        ("/api/v1/namespaces/shop/configmaps", json!({"data": {"k": at.to_string()}})),
+        ("/api/v1/namespaces/shop/secrets", json!({"stringData": {"k": "v"}})),
+        ("/api/v1/namespaces/shop/serviceaccounts", json!({})),
+        ("/api/v1/namespaces/shop/services", json!({"spec": {"ports": [{"port": 80}]}})),
+        ("/api/v1/namespaces/shop/limitranges", json!({"spec": {"limits": [limit]}})),
+        ("/api/v1/namespaces/shop/persistentvolumeclaims", json!({"spec": claim})),
+        ("/api/v1/namespaces/shop/podtemplates", json!({"template": template()})),
+        ("/api/v1/namespaces/shop/endpoints", json!({"subsets": [subset]})),
+        ("/api/v1/persistentvolumes", json!({"spec": volume})),
+        ("/api/v1/nodes", json!({"spec": {"podCIDR": pod_network}})),
+    ]
+}
+
+/// Objects without a name of the other groups.
+fn of_groups() -> Vec<(&'static str, Value)> {
+    let workload = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template()});
+    let job = json!({"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}});
+    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+    let subjects = json!([{"kind": "User", "apiGroup": "rbac.authorization.orch.io", "name": "ann"}]);
+    let binding = |kind: &str| {
+        let role = json!({"apiGroup": "rbac.authorization.orch.io", "kind": kind, "name": "r"});
+        json!({"roleRef": role, "subjects": subjects})
+    };
+    let budget = json!({"minAvailable": 1, "selector": {"matchLabels": {"none": "such"}}});
+    let scaled = json!({"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"});
+    vec![
+        ("/apis/apps/v1/namespaces/shop/statefulsets", json!({"spec": workload})),
+        ("/apis/apps/v1/namespaces/shop/daemonsets", json!({"spec": workload})),
+        ("/apis/batch/v1/namespaces/shop/jobs", json!({"spec": job})),
+        (
             "/apis/batch/v1/namespaces/shop/cronjobs",
-            json!({"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": batch}}}),
+            json!({"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": job}}}),
         ),
-        of(
-            "/apis/networking.orch.io/v1/namespaces/shop/networkpolicies",
-            json!({"spec": {"podSelector": {}}}),
-        ),
-        of("/apis/networking.orch.io/v1/ingressclasses", json!({"spec": {"controller": "example.com/c"}})),
-        of(
-            "/apis/policy/v1/namespaces/shop/poddisruptionbudgets",
-            json!({"spec": {"minAvailable": 1,
-            "selector": {"matchLabels": {"none": "such"}}}}),
-        ),
-        of(&format!("/apis/{group}/v1/namespaces/shop/roles"), json!({"rules": rules})),
-        of(
-            &format!("/apis/{group}/v1/namespaces/shop/rolebindings"),
-            json!({"roleRef": role_ref("Role"), "subjects": subjects}),
-        ),
-        of(&format!("/apis/{group}/v1/clusterroles"), json!({"rules": rules})),
-        of(
-            &format!("/apis/{group}/v1/clusterrolebindings"),
-            json!({"roleRef": role_ref("ClusterRole"), "subjects": subjects}),
-        ),
-        of("/apis/scheduling.orch.io/v1/priorityclasses", json!({"value": 7})),
-        of("/apis/storage.orch.io/v1/storageclasses", json!({"provisioner": "example.com/p"})),
-        of(
+        ("/apis/networking.orch.io/v1/namespaces/shop/networkpolicies", json!({"spec": {"podSelector": {}}})),
+        ("/apis/networking.orch.io/v1/ingressclasses", json!({"spec": {"controller": "example.com/c"}})),
+        ("/apis/policy/v1/namespaces/shop/poddisruptionbudgets", json!({"spec": budget})),
+        ("/apis/rbac.authorization.orch.io/v1/namespaces/shop/roles", json!({"rules": rules})),
+        ("/apis/rbac.authorization.orch.io/v1/namespaces/shop/rolebindings", binding("Role")),
+        ("/apis/rbac.authorization.orch.io/v1/clusterroles", json!({"rules": rules})),
+        ("/apis/rbac.authorization.orch.io/v1/clusterrolebindings", binding("ClusterRole")),
+        ("/apis/scheduling.orch.io/v1/priorityclasses", json!({"value": 7})),
+        ("/apis/storage.orch.io/v1/storageclasses", json!({"provisioner": "example.com/p"})),
+        (
             "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers",
-            json!({"spec": {"maxReplicas": 3,
-            "scaleTargetRef": {"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}}}),
+            json!({"spec": {"maxReplicas": 3, "scaleTargetRef": scaled}}),
         ),
     ]
 }

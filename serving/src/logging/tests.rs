@@ -116,3 +116,18 @@ fn verbosity_raises_the_level() {
     let levels = [0, 3, 4, 5, 6, u32::MAX].map(own_level);
     assert_eq!(levels, [Level::INFO, Level::INFO, Level::DEBUG, Level::DEBUG, Level::TRACE, Level::TRACE]);
 }
+
+#[test]
+fn a_panic_of_any_thread_ends_the_process() {
+    const CHILD: &str = "LOGGING_TEST_PANICS";
+    if std::env::var_os(CHILD).is_some() {
+        abort_at_panics(|| {});
+        // A process that outlives the thread passes, which the parent takes for a failure.
+        let _ = std::thread::spawn(|| panic!("wanted by the test")).join();
+        return;
+    }
+    let name = "logging::tests::a_panic_of_any_thread_ends_the_process";
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let child = child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&child.status), Some(6), "{child:?}");
+}

@@ -18,7 +18,7 @@ use crate::egress::{EgressError, Url};
 use crate::flow::Options;
 use crate::http::Lasting;
 use crate::registry::Handle;
-use crate::webhook::{Call, Caller, Routing};
+use crate::webhook::{Call, Caller, Purpose, Routing};
 
 const API_SERVICES: &str = "/apis/apiregistration.orch.io/v1/apiservices";
 const THINGS: &str = "/apis/a.example.com/v1/things";
@@ -462,7 +462,16 @@ async fn a_webhook_at_this_servers_own_service_is_a_collection_of_an_aggregated_
     let call = async |target: &str, answer_bytes_max: usize| {
         let url = Url::parse(&format!("https://orch.default.svc{target}")).unwrap();
         let (document, timeout) = (Bytes::from_static(b"{}"), Duration::from_secs(5));
-        own.call(Call { url, at: None, authorities: None, document, timeout, answer_bytes_max }).await
+        own.call(Call {
+            purpose: Purpose::Validating,
+            url,
+            at: None,
+            authorities: None,
+            document,
+            timeout,
+            answer_bytes_max,
+        })
+        .await
     };
     let reply = call(&format!("{THINGS}?timeout=5s"), 4).await.unwrap();
     assert_eq!((reply.status, &*reply.body), (200, b"text".as_slice()));

@@ -15,7 +15,8 @@ fn read_text(text: &str) -> Result<Settings, String> {
     )
     .unwrap();
     let shown = directory.path().display().to_string();
-    read(&path, Settings::default()).map_err(|fault| fault.to_string().replace(&shown, "D"))
+    let read = read(&path, Settings::default()).map(|(settings, _)| settings);
+    read.map_err(|fault| fault.to_string().replace(&shown, "D"))
 }
 
 /// A file with one plugin, whose configuration is `text` in one line.
@@ -65,6 +66,26 @@ fn each_plugin_takes_its_document() {
     .tolerations;
     assert_eq!((tolerations.default[0].key.as_str(), tolerations.allowed[0].seconds), ("k", Some(5)));
     assert_eq!(read_text(&format!("{HEAD}- name: PodSecurity\n")), Ok(Settings::default()));
+}
+
+#[test]
+fn plugins_for_webhooks_name_their_client_configurations() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("admission.yaml");
+    let of = |plugin: &str, file: &str| {
+        let head = "apiVersion: apiserver.config.k8s.io/v1, kind: WebhookAdmissionConfiguration";
+        let text = format!("{HEAD}- name: {plugin}\n  configuration: {{{head}, kubeConfigFile: '{file}'}}\n");
+        std::fs::write(&path, text).unwrap();
+        read(&path, Settings::default()).map(|(_, files)| files)
+    };
+    let files = of("MutatingAdmissionWebhook", "/etc/hooks.conf").unwrap();
+    assert_eq!((files.mutating, files.validating), (Some("/etc/hooks.conf".into()), None));
+    let files = of("ValidatingAdmissionWebhook", "/etc/hooks.conf").unwrap();
+    assert_eq!(files.validating, Some("/etc/hooks.conf".into()));
+    for file in ["hooks.conf", ""] {
+        let fault = of("ValidatingAdmissionWebhook", file).unwrap_err().to_string();
+        assert!(fault.contains("kubeConfigFile: Invalid value") && fault.contains("absolute"), "{fault}");
+    }
 }
 
 #[test]
