@@ -245,6 +245,10 @@ impl Derived for Configurations {
     }
 
     fn rebuild(&mut self, state: &State) {
+        // few: the webhooks that administrators have.
+        for webhook in self.configurations.values().flat_map(|configuration| &configuration.webhooks) {
+            webhook.retire();
+        }
         self.configurations.clear();
         self.by_resource.clear();
         let source = self.source.clone();

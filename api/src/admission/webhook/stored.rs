@@ -1,6 +1,9 @@
 //! The configurations of webhooks of one role, as writes look them up.
 //!
-//! Owns the look-up, which is made for each write: one of a resource that no rule names costs no more than that.
+//! Owns the look-up, which is made for each write: one of a resource that no rule names costs no more than that, and where no
+//! configuration is stored the configurations are not looked at, but for once, so that the last webhooks end with theirs.
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::answer::Role;
 use super::prepared::{Configurations, Found};
@@ -13,6 +16,8 @@ use crate::follow::Maintained;
 pub(super) struct Stored {
     configurations: Maintained<Configurations>,
     source: &'static str,
+    /// The value may hold webhooks, whose outages are told, although no configuration is stored any more.
+    has_some: AtomicBool,
 }
 
 /// The outcome of a look-up.
@@ -29,14 +34,22 @@ impl Stored {
             Role::Mutating => MUTATING,
             Role::Validating => VALIDATING,
         };
-        Stored { configurations: Maintained::new(move || Configurations::of(role)), source }
+        let configurations = Maintained::new(move || Configurations::of(role));
+        Stored { configurations, source, has_some: AtomicBool::new(false) }
     }
 
     /// Looks the write up; `None` if it meets no webhook.
     pub(super) fn look_up(&self, attributes: &Attributes<'_>, view: &View) -> Option<Looked> {
         let applied = view.applied();
+        let has_some = self.has_some.load(Ordering::Relaxed);
         if applied.state.collection(self.source).is_empty() {
+            if has_some && self.configurations.try_read(applied, |_| ()).is_some() {
+                self.has_some.store(false, Ordering::Relaxed);
+            }
             return None;
+        }
+        if !has_some {
+            self.has_some.store(true, Ordering::Relaxed);
         }
         let plural = &*attributes.resource.plural;
         match self.configurations.try_read(applied, |known| known.of_resource(plural)) {

@@ -9,7 +9,7 @@ use super::*;
 use crate::admission::{Chain, NamespaceMaker, PluginSelection, Settings};
 use crate::egress::EgressError;
 use crate::webhook::testing::{Answer, Answering};
-use crate::webhook::{Call, Routing, Webhooks};
+use crate::webhook::{Call, Outages, Routing, Webhooks};
 
 const MUTATING: &str = "/apis/admissionregistration.orch.io/v1/mutatingwebhookconfigurations";
 const VALIDATING: &str = "/apis/admissionregistration.orch.io/v1/validatingwebhookconfigurations";
@@ -46,6 +46,14 @@ fn unreachable() -> Answer {
 
 /// A server whose webhooks answer by `answer`.
 async fn served(answer: impl Fn(&Call) -> Answer + Send + Sync + 'static) -> (Server, Answering) {
+    let (server, caller, _) = served_with_outages(answer).await;
+    (server, caller)
+}
+
+/// The same, and the outages that it tells of.
+async fn served_with_outages(
+    answer: impl Fn(&Call) -> Answer + Send + Sync + 'static,
+) -> (Server, Answering, Outages) {
     let mut server = Server::new().await;
     let caller = Answering::new(answer);
     let ambient: Arc<dyn Ambient> = server.ambient.clone();
@@ -55,7 +63,7 @@ async fn served(answer: impl Fn(&Call) -> Answer + Send + Sync + 'static) -> (Se
     let selection = PluginSelection::parse(&[], &["ServiceAccount".to_owned()]).unwrap();
     let settings = Settings { selection, ..Settings::default() };
     server.pipeline.admission = Chain::configured(settings, &ambient, &NamespaceMaker::default(), &webhooks);
-    (server, caller)
+    (server, caller, webhooks.outages().clone())
 }
 
 /// A webhook called `name` at `path` on creates and updates of config maps, with `more`.
@@ -322,6 +330,20 @@ fn lease(name: &str) -> Value {
 fn user(name: &str, groups: &[&str]) -> User {
     let groups = groups.iter().map(|group| (*group).to_owned()).collect();
     User { name: name.to_owned(), groups, ..User::default() }
+}
+
+#[tokio::test]
+async fn the_outage_of_the_last_webhook_ends_with_its_configuration() {
+    let (server, _, outages) = served_with_outages(|_| unreachable()).await;
+    configure(&server, VALIDATING, "v", vec![webhook("v", "/v", json!({}))]).await;
+    for _ in 0..3 {
+        assert_eq!(server.post(MAPS, map("m")).await.code, 500);
+    }
+    assert_eq!(outages.all().len(), 1);
+    assert_eq!(server.delete(&format!("{VALIDATING}/v"), json!({})).await.code, 200);
+    // The next write on this node finds no configuration.
+    assert_eq!(server.post(MAPS, map("m")).await.code, 201);
+    assert!(outages.all().is_empty(), "{:?}", outages.all());
 }
 
 #[tokio::test]
