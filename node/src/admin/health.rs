@@ -77,6 +77,9 @@ pub(super) fn exit_code(conditions: &[Condition]) -> u8 {
     }
 }
 
+/// Conditions of one kind that are shown, such as dead webhooks: the rest of the text should stay on the screen.
+const ALIKE_SHOWN_MAX: usize = 8;
+
 /// The verdict and the conditions, as lines.
 pub(super) fn lines(conditions: &[Condition]) -> String {
     let mut out = match exit_code(conditions) {
@@ -84,9 +87,19 @@ pub(super) fn lines(conditions: &[Condition]) -> String {
         CODE_WARNING => "SERVING, and something is to be done:\n".to_owned(),
         _ => "NOT HEALTHY:\n".to_owned(),
     };
-    for Condition { severity, message, next, .. } in conditions {
-        let mark = if *severity == Severity::Critical { "!!" } else { " !" };
-        out += &format!("{mark} {message}\n     -> {next}\n");
+    let mut rest = conditions;
+    while let Some(Condition { name, .. }) = rest.first() {
+        // Conditions of one kind stand side by side, but for their severity.
+        let alike = rest.iter().take_while(|condition| condition.name == *name).count();
+        let (alike, others) = rest.split_at(alike);
+        for Condition { severity, message, next, .. } in alike.iter().take(ALIKE_SHOWN_MAX) {
+            let mark = if *severity == Severity::Critical { "!!" } else { " !" };
+            out += &format!("{mark} {message}\n     -> {next}\n");
+        }
+        if let Some(more @ 1..) = alike.len().checked_sub(ALIKE_SHOWN_MAX) {
+            out += &format!("    {more} more are like these ({name}); --output json has all\n");
+        }
+        rest = others;
     }
     out + "\n"
 }
@@ -310,12 +323,19 @@ fn certificates(server: &str, certificates: &Value, found: &mut Vec<Condition>) 
 /// Admission webhooks that do not answer the server.
 fn webhooks(server: &str, webhooks: &Value, found: &mut Vec<Condition>) {
     for webhook in webhooks.as_array().into_iter().flatten() {
-        let (name, configuration) = (text(&webhook["webhook"]), text(&webhook["configuration"]));
+        let (name, kind, configuration) =
+            (text(&webhook["webhook"]), text(&webhook["kind"]), text(&webhook["configuration"]));
         let refuses = webhook["refuses"] != false;
+        let effect = if refuses { "are refused" } else { "pass without it" };
+        let since = webhook["dead_s"].as_u64().map_or_else(|| "unknown".to_owned(), duration);
+        let reason = webhook["reason"].as_str().map(|reason| format!(" ({reason})")).unwrap_or_default();
         found.push(Condition {
             severity: if refuses { Severity::Critical } else { Severity::Warning },
             name: "WebhookDead",
-            message: format!("webhook {name} of {configuration} does not answer {server}"),
+            message: format!(
+                "WEBHOOK DEAD: {name} of {kind} {configuration} does not answer {server}, for {since}; writes that it is about \
+                 {effect}{reason}"
+            ),
             next: text(&webhook["remedy"]),
         });
     }
@@ -359,6 +379,24 @@ mod tests {
     }
 
     #[test]
+    fn a_dead_webhook_is_told_once_and_many_have_a_bound() {
+        let webhook = json!({"webhook": "w", "configuration": "p", "refuses": false, "remedy": "r"});
+        let told = |count: usize| {
+            let mut cluster = healthy();
+            cluster["dead_webhooks"] = json!(vec![webhook.clone(); count]);
+            super::super::table::table(&cluster)
+        };
+        let one = told(1);
+        assert_eq!(one.to_lowercase().matches("webhook").count(), 1, "{one}");
+        let many = told(11);
+        assert_eq!(many.matches("WEBHOOK DEAD").count(), 8, "{many}");
+        assert!(
+            many.contains("\n    3 more are like these (WebhookDead); --output json has all\n"),
+            "{many}"
+        );
+    }
+
+    #[test]
     fn each_fault_is_named_with_the_next_step() {
         let set = |path: &str, value: Value| {
             let mut cluster = healthy();
@@ -374,7 +412,10 @@ mod tests {
         minority["members"][2]["state"] = json!("down");
         let expired =
             json!({"use": "peer", "left_s": -90, "expires": "2026-01-01T00:00:00Z", "condition": "expired"});
-        let webhook = json!([{"webhook": "w", "configuration": "p", "refuses": true, "remedy": "orch cluster bypass-webhook p"}]);
+        let webhook = json!([{
+            "webhook": "w", "kind": "ValidatingWebhookConfiguration", "configuration": "p", "dead_s": 200, "refuses": true,
+            "reason": "connection refused", "remedy": "orch cluster bypass-webhook p",
+        }]);
         let table = [
             (set("/members/1/state", json!("down")), 3, "MemberDown", "b is down", "orch cluster remove b"),
             (minority, 4, "NoMajority", "2 of 3 voters are down (b, c)", "orch cluster recover"),
@@ -462,7 +503,8 @@ mod tests {
                 add("", "dead_webhooks", webhook),
                 4,
                 "WebhookDead",
-                "webhook w of p does not answer a",
+                "w of ValidatingWebhookConfiguration p does not answer a, for 3m20s; writes that it is about are refused \
+                 (connection refused)",
                 "orch cluster bypass-webhook p",
             ),
         ];
