@@ -25,6 +25,8 @@ const GROUPS: u32 = 50;
 const CONCURRENT: usize = 16;
 /// Reads of each document of discovery.
 const READS: u32 = 50;
+/// Time between scrapes of the metrics in `deploy/prometheus`.
+const SCRAPE_INTERVAL: Duration = Duration::from_secs(15);
 /// Pause between looks at what is in force.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -161,6 +163,30 @@ impl Work<'_> {
         let cpu = before.cpu_until(&used).as_secs_f64() * 1e6 / f64::from(count.max(1));
         self.report.add("CPU of a first object", Unit::Microseconds, cpu);
         self.report.add("memory after", Unit::Kilobytes, used.resident_kb as f64);
+        self.scrape(used).await
+    }
+
+    /// Reads the page of metrics, which has series of each kind that was used, and shows what a scrape costs. `before` is a reading after the
+    /// last use of a kind.
+    async fn scrape(&mut self, before: Reading) -> Result<()> {
+        let (mut tally, mut bytes) = (Tally::new()?, 0);
+        for _ in 0..READS {
+            let began = Instant::now();
+            let answer = self.stage.admin.get("/metrics").await?;
+            ensure!(answer.status == 200, "/metrics: {:?}", answer.success());
+            bytes = answer.body.len() as u64;
+            tally.success(began.elapsed(), bytes);
+        }
+        let after = self.stage.meter.read();
+        self.report.latencies("scrape of the metrics", &tally);
+        self.report.add("text of the metrics", Unit::Kilobytes, bytes as f64 / 1024.0);
+        let cpu = before.cpu_until(&after).as_secs_f64() / f64::from(READS);
+        self.report.add("CPU of a scrape", Unit::Microseconds, cpu * 1e6);
+        self.report.add(
+            "part of a core for a scrape each 15 s",
+            Unit::Ratio,
+            cpu / SCRAPE_INTERVAL.as_secs_f64(),
+        );
         Ok(())
     }
 
