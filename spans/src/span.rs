@@ -213,7 +213,7 @@ mod tests {
 
     static TAKEN: Mutex<Vec<Span>> = Mutex::new(Vec::new());
 
-    /// One test, since a process has one recorder.
+    /// The recorder is installed for the whole process, so that its cases are in a single test.
     #[test]
     fn spans_reach_the_recorder_as_parts_of_the_traces_that_are_believed() {
         let caller = TraceContext { trace: 7, span: 9, is_sampled: true };

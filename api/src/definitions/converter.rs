@@ -86,7 +86,7 @@ struct Server {
 
 impl Post for Server {
     fn post(&self, document: Bytes, timeout: Duration) -> BoxFuture<'static, Result<Bytes, Unposted>> {
-        // One conversion may serve several requests: it belongs to none of their traces.
+        // A conversion may serve several requests, so that the call has no trace of any of them.
         let answer_bytes_max = ANSWER_BYTES_MAX;
         let bounds = Bounds { timeout, answer_bytes_max, states_timeout: true, trace: None };
         let posted = self.webhooks.post(&self.config, document, bounds);

@@ -64,7 +64,7 @@ pub enum Purpose {
 /// A call of one webhook.
 #[derive(Clone)]
 pub struct Call {
-    /// What asks.
+    /// The kind of the webhook, which selects the credentials for it.
     pub purpose: Purpose,
     /// The URL. The server's certificate has to be of its host.
     pub url: Url,

@@ -55,7 +55,7 @@ pub struct HookFiles {
     pub validating: Option<PathBuf>,
 }
 
-/// What plugins are configured with.
+/// The configurations of plugins that were read from the file.
 struct Taken {
     settings: Settings,
     files: HookFiles,

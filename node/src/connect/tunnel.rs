@@ -41,7 +41,7 @@ where
             Either::Left(((), rest)) => Either::Left(rest),
             Either::Right(((), rest)) => Either::Right(rest),
         };
-        // What is cut off here had its time.
+        // Bytes that the peer has not read within the time are dropped with the connection.
         let _ = tokio::time::timeout(LINGER_MAX, rest).await;
     };
     match end {

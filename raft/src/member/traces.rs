@@ -179,7 +179,7 @@ mod tests {
         ProposalId { node: 1, incarnation: u64::MAX, sequence }
     }
 
-    /// One test, since a process has one recorder.
+    /// The recorder is installed for the whole process, so that its cases are in a single test.
     #[test]
     fn a_trace_goes_with_its_proposal_and_the_oldest_ends_where_there_are_too_many() {
         let traces = Traces::default();

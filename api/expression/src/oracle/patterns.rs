@@ -124,7 +124,7 @@ fn read(text: &str) -> Pattern {
     Pattern { whole: Part::Any(reader.alternatives()), ignores_case: body.is_some() }
 }
 
-/// What is done with the place behind a match; it says whether the whole matches then.
+/// The rest of a pattern: takes the index behind the part that matched, and returns whether the whole pattern matches.
 type Then<'t> = &'t mut dyn FnMut(usize) -> bool;
 
 struct Text<'t> {

@@ -205,8 +205,8 @@ const FORMATS: &[&str] = &[
 ];
 
 impl Writer<'_, '_> {
-    /// One of these words, as it stands or in two parts; one that has not the form of its type only in parts, because the
-    /// reference refuses some of them where they stand.
+    /// A literal of `words`, whole or as the sum of two parts. Words that lack the form of their type are written in parts alone,
+    /// because the reference refuses some of such literals when it compiles them.
     fn word(&mut self, words: &Words) -> String {
         let is_bad = self.bytes.below(6) == 5;
         let word = self.bytes.one_of(if is_bad { words.bad } else { words.good });

@@ -34,7 +34,7 @@ pub(super) struct Condition {
     pub(super) severity: Severity,
     /// A word for programs.
     pub(super) name: &'static str,
-    /// What is the matter, and where.
+    /// The fault, with the member or file that has it.
     pub(super) message: String,
     /// The next step.
     pub(super) next: String,

@@ -80,7 +80,7 @@ impl Connections {
 
 impl Kept {
     fn has_place(&self) -> bool {
-        // One is its own.
+        // The connection itself holds one of the counted references.
         u32::try_from(Arc::strong_count(&self.places) - 1).is_ok_and(|taken| taken < STREAMS_MAX)
     }
 }
