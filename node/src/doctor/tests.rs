@@ -249,7 +249,10 @@ fn a_disk_that_is_nearly_full_is_named() {
     };
     assert_eq!(judged(2 << 30).findings, []);
     let full = judged(200 << 20);
-    assert_eq!((full.looked_at.as_str(), code(&[full.clone()])), ("200 MiB free on the disk of d", 4));
+    assert_eq!(
+        (full.looked_at.as_str(), code(std::slice::from_ref(&full))),
+        ("200 MiB free on the disk of d", 4)
+    );
     assert!(text(&[full]).contains("-> make room, or name a directory on another disk"));
 }
 

@@ -83,7 +83,7 @@ struct Node {
 async fn live_traced(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), RunError> {
     let exporting = plan.traces.as_ref().map(|traces| Exporting::start(traces, &plan.name));
     let exporting = exporting.transpose().map_err(RunError::Traces)?;
-    let result = live(plan, store, out).await;
+    let result = Box::pin(live(plan, store, out)).await;
     if let Some(exporting) = exporting {
         exporting.stop().await;
     }
