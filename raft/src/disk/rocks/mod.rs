@@ -10,6 +10,7 @@
 //! It never interprets a record, a vote or an object, but for the names of the resources in a log entry where records are
 //! encrypted ([`sealing`]).
 
+mod deferred;
 mod directory;
 mod file_lock;
 mod flusher;
@@ -42,6 +43,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use rocksdb::{BoundColumnFamily, DBWithThreadMode, MultiThreaded, WriteBatch, WriteOptions};
 
+use self::deferred::Deferred;
 pub use self::directory::{DataDirectory, Held, OpenError};
 pub use self::file_lock::{FileLock, lock_at};
 use self::flusher::{Flusher, Fuse};
@@ -88,12 +90,20 @@ struct Core {
     sealing: Sealing,
     // Held by the one rewrite that may run.
     rewriting: Mutex<()>,
-    // The number of the last write to the write-ahead log. Locked during a write.
-    written: Mutex<u64>,
+    // Locked during a write to the write-ahead log.
+    written: Mutex<Written>,
     // The newest of these numbers that is durable.
     durable: AtomicU64,
     // Last, so that the directory is unlocked after the database has closed.
     _directory: DataDirectory,
+}
+
+/// The end of the write-ahead log.
+struct Written {
+    // The number of the last write.
+    number: u64,
+    // Values that the next write takes along.
+    deferred: Deferred,
 }
 
 impl std::fmt::Debug for RocksDisk {
@@ -139,6 +149,15 @@ impl RocksDisk {
     }
 }
 
+impl Drop for RocksDisk {
+    fn drop(&mut self) {
+        // After a failure nothing is written again, and the operation that failed has said so.
+        if let Err(error) = self.core.write_deferred() {
+            tracing::debug!(%error, "the newest committed log id is not written");
+        }
+    }
+}
+
 impl Core {
     fn open(
         path: &Path,
@@ -161,7 +180,7 @@ impl Core {
             generations: RwLock::new(generations),
             sealing,
             rewriting: Mutex::new(()),
-            written: Mutex::new(last_write),
+            written: Mutex::new(Written { number: last_write, deferred: Deferred::default() }),
             durable: AtomicU64::new(last_write),
             _directory: directory,
         };
@@ -175,7 +194,7 @@ impl Core {
         self.write_with(operation, batch, &WriteOptions::default())
     }
 
-    /// Adds the stamp. The only path to the write-ahead log, but for the first write of a new database.
+    /// Adds what was deferred, and the stamp. The only path to the write-ahead log, but for the first write of a new database.
     fn write_with(
         &self,
         operation: &'static str,
@@ -184,15 +203,22 @@ impl Core {
     ) -> Result<(), DiskError> {
         self.fuse.check()?;
         let mut written = self.written.lock();
-        let number = written.saturating_add(1);
+        let number = written.number.saturating_add(1);
+        written.deferred.put(&mut batch, &family(&self.db, CF_META)?);
         Stamp { number, durable: self.durable.load(Ordering::Acquire) }.put(&mut batch);
         self.db.write_opt(batch, options).map_err(|error| self.fuse.blow(failed(operation)(error)))?;
-        *written = number;
+        *written = Written { number, deferred: Deferred::default() };
         Ok(())
     }
 
+    /// Writes what was deferred, if anything was.
+    fn write_deferred(&self) -> Result<(), DiskError> {
+        let is_empty = self.written.lock().deferred.is_empty();
+        if is_empty { Ok(()) } else { self.write("save meta", WriteBatch::default()) }
+    }
+
     fn sync(&self) -> Result<(), DiskError> {
-        let written = *self.written.lock();
+        let written = self.written.lock().number;
         self.db.flush_wal(true).map_err(failed("flush"))?;
         self.durable.fetch_max(written, Ordering::AcqRel);
         Ok(())
@@ -202,18 +228,29 @@ impl Core {
 impl Disk for RocksDisk {
     fn meta(&self, key: MetaKey) -> Result<Option<Bytes>, DiskError> {
         self.core.fuse.check()?;
-        record::load(&self.core.db, "read meta", record::meta_key(key))
+        let deferred = self.core.written.lock().deferred.get(key);
+        deferred.map_or_else(
+            || record::load(&self.core.db, "read meta", record::meta_key(key)),
+            |value| Ok(Some(value)),
+        )
     }
 
+    /// Without a callback the value goes to the disk with the next write: the newest committed log id changes with every
+    /// batch of entries, and a write of its own costs a call of the kernel for each.
     fn save_meta(&self, key: MetaKey, value: Bytes, on_durable: Option<OnDurable>) -> Result<(), DiskError> {
+        let _order = self.order.lock();
+        let Some(on_durable) = on_durable else {
+            self.core.fuse.check()?;
+            self.core.written.lock().deferred.set(key, value);
+            return Ok(());
+        };
+        // An older value of the key would else be written behind this one.
+        self.core.written.lock().deferred.forget(key);
         let name = record::meta_key(key);
         let mut batch = WriteBatch::default();
         batch.put_cf(&family(&self.core.db, CF_META)?, name, record::seal(name, &value));
-        let _order = self.order.lock();
         let written = self.core.write("save meta", batch);
-        if let Some(on_durable) = on_durable {
-            self.flusher.complete(&written, on_durable);
-        }
+        self.flusher.complete(&written, on_durable);
         written
     }
 

@@ -1,5 +1,6 @@
 //! A disk in a directory of its own, through restarts, crashes, torn tails, flipped bits and failures.
 
+mod deferred;
 mod history;
 mod sealing;
 
