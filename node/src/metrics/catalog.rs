@@ -143,7 +143,6 @@ const GROUP_RESOURCE: Labels = &["resource"];
 /// A request of which it does not count whether it is a dry run.
 const SENT: Labels = &["component", "group", "resource", "scope", "subresource", "verb", "version"];
 const REQUEST_KIND: Labels = &["request_kind"];
-const PERCENTILE: Labels = &["percentile"];
 const RESULT: Labels = &["result"];
 const LEVEL: Labels = &["priority_level"];
 const SCHEMA: Labels = &["flow_schema", "priority_level"];
@@ -298,7 +297,6 @@ catalog! {
     Gauge Alpha "orch_history_revisions" NONE "Revisions that the history in memory reaches back.";
     Gauge Alpha "orch_log_bytes" NONE "Bytes of the log, estimated for entries from before the start.";
     Histogram Alpha "orch_log_sync_duration_seconds" NONE "Time from the append of entries to the log until they are durable." in ELSEWHERE;
-    Gauge Alpha "orch_log_sync_seconds" PERCENTILE "Time until entries of the last minute were on this member's disk.";
     Histogram Alpha "orch_proposal_duration_seconds" NONE "Time from a proposal of this member until it is applied here." in ELSEWHERE;
     Counter Alpha "orch_proposals_failed_total" REASON "Proposals of this member that failed, by reason.";
     Counter Alpha "orch_proposals_forwarded_total" NONE "Proposals that this member sent to the leader.";

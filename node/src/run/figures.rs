@@ -120,6 +120,7 @@ impl Page<'_> {
         self.gauge("orch_history_bytes", history);
         self.gauge("orch_history_revisions", only(number(applied.0.saturating_sub(oldest.0))));
         self.gauge("orch_log_bytes", only(number(figures.log_bytes)));
+        self.counter("orch_slow_disk_handovers_total", only(number(status.slow_disk_handovers)));
         self.gauge("orch_state_bytes", only(number(usage.bytes())));
         self.gauge("orch_state_quota_bytes", usage.quota().map(|quota| (String::new(), number(quota))));
     }
