@@ -17,7 +17,6 @@ use orch_raft::{Revision, Store};
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 use parking_lot::Mutex;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::Semaphore;
 
 use super::ownership::FOREGROUND;
@@ -197,15 +196,12 @@ fn path<S: Store>(client: &Client<S>, remote: &Remote, question: &Question) -> O
     };
     // once: the resources of one group and version, whose number is bounded, for a question that goes over a network.
     let resource = resources.iter().find(|resource| is_of_kind(resource, &remote.group, &question.kind))?;
-    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-    let (plural, name) = (encoded(resource.text("resource")), encoded(&question.name));
-    match (resource.text("scope"), &*question.namespace) {
-        ("Namespaced", "") => None,
-        ("Namespaced", namespace) => {
-            Some(format!("{}/namespaces/{}/{plural}/{name}", remote.path(), encoded(namespace)))
-        }
-        _ => Some(format!("{}/{plural}/{name}", remote.path())),
-    }
+    let namespace = match (resource.text("scope"), &*question.namespace) {
+        ("Namespaced", "") => return None,
+        ("Namespaced", namespace) => namespace,
+        _ => "",
+    };
+    Some(remote.object(namespace, resource.text("resource"), &question.name))
 }
 
 /// Whether the objects of a resource, an item of aggregated discovery, are of `kind`.

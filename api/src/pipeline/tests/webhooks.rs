@@ -248,6 +248,46 @@ async fn deletions_are_shown_and_cannot_be_changed() {
 }
 
 #[tokio::test]
+async fn a_webhook_cannot_make_an_object_another_one() {
+    let (server, _) = served(|call| {
+        let (at, is_update) = (path(call), request(call)["operation"] == "UPDATE");
+        let (name, field) = at.trim_start_matches('/').split_once('/').unwrap();
+        let is_due = (name == "create") != is_update;
+        let operation = if field == "none" { "remove" } else { "add" };
+        let field = if field == "none" { "resourceVersion" } else { field };
+        let change = json!([{"op": operation, "path": format!("/metadata/{field}"), "value": "1"}]);
+        if is_due { patching(call, change) } else { answered(call, json!({})) }
+    })
+    .await;
+    server.create(MAPS, map("m")).await;
+    let changed = json!({"metadata": {"name": "m"}, "data": {"k": "w"}});
+    let at = format!("{MAPS}/m");
+    for (field, code, says) in [
+        ("resourceVersion", 409, "the object has been modified"),
+        ("uid", 422, "metadata.uid: Invalid value: \"1\": field is immutable"),
+        ("name", 422, "metadata.name: Invalid value: \"1\": field is immutable"),
+        (
+            "namespace",
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        ("none", 200, ""),
+    ] {
+        configure(&server, MUTATING, "c", vec![webhook("w", &format!("/update/{field}"), json!({}))]).await;
+        let (put, merged) =
+            (server.put(&at, changed.clone()).await, server.merge(&at, json!({"data": {"k": "x"}})).await);
+        for reply in [put, merged] {
+            assert_eq!(reply.code, code, "{field}: {}", reply.json);
+            assert!(code == 200 || reply.refusal().1.contains(says), "{field}: {}", reply.json);
+        }
+        server.delete(&format!("{MUTATING}/c"), Value::Null).await.object();
+    }
+    configure(&server, MUTATING, "c", vec![webhook("w", "/create/resourceVersion", json!({}))]).await;
+    let refused = "resourceVersion should not be set on objects to be created";
+    assert_eq!(server.post(MAPS, map("n")).await.refusal(), (400, refused));
+}
+
+#[tokio::test]
 async fn dry_runs_are_for_webhooks_without_side_effects() {
     let (server, caller) = served(|call| answered(call, json!({}))).await;
     configure(&server, VALIDATING, "v", vec![webhook("v", "/v", json!({"sideEffects": "NoneOnDryRun"}))])
