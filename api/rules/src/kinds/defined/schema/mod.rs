@@ -22,6 +22,7 @@ mod number;
 mod oracle;
 mod part;
 mod pattern;
+mod sameness;
 mod source;
 mod tables;
 #[cfg(test)]
