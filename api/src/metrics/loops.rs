@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::codes::CodeCounts;
 use super::histogram::{Histogram, seconds};
-use super::series::{Codes, count, counted};
 use super::write_series;
 
 /// Upper bounds of waits and of work in seconds: the reference's, ten nanoseconds to ten seconds.
@@ -39,7 +39,7 @@ pub(crate) struct LoopFigures {
 /// The requests of one method.
 #[derive(Debug)]
 struct RequestFigures {
-    codes: Codes,
+    codes: CodeCounts,
     durations: Histogram<{ REQUESTS.len() }>,
 }
 
@@ -68,7 +68,8 @@ fn micros(time: Duration) -> u64 {
 
 impl Default for LoopFigures {
     fn default() -> Self {
-        let of_method = || RequestFigures { codes: Codes::default(), durations: Histogram::new(&REQUESTS) };
+        let of_method =
+            || RequestFigures { codes: CodeCounts::default(), durations: Histogram::new(&REQUESTS) };
         LoopFigures { queues: Mutex::default(), requests: std::array::from_fn(|_| of_method()) }
     }
 }
@@ -83,7 +84,7 @@ impl LoopFigures {
     pub(crate) fn note_request(&self, method: &str, code: u16, took: Duration) {
         // few: the methods of loops.
         let Some(at) = METHODS.iter().position(|known| *known == method) else { return };
-        count(&self.requests[at].codes, code);
+        self.requests[at].codes.count(code);
         self.requests[at].durations.observe(took.as_secs_f64());
     }
 
@@ -136,7 +137,7 @@ impl LoopFigures {
         });
         series("rest_client_requests_total", "counter", &|text, name| {
             for (method, requests) in all() {
-                for (code, count) in counted(&requests.codes) {
+                for (code, count) in requests.codes.counted() {
                     // A string takes every write.
                     let _ = writeln!(
                         text,
