@@ -11,22 +11,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bounds whose counts every series has room for: of requests those up to 100 ms, of responses those up to a megabyte.
 const LOW: usize = 4;
 
-/// Observations by bucket.
+/// Observations by bucket. Its bounds are handed in, since thousands of series have the same.
 #[derive(Debug)]
 pub(crate) struct Histogram<const N: usize> {
-    bounds: &'static [f64; N],
-    /// Of each bound; those above it are in none.
     buckets: Buckets<N>,
-    count: AtomicU64,
     /// The bits of an `f64`.
     sum: AtomicU64,
 }
 
-/// A count for each of `N` bounds.
+/// A count for each of `N` bounds, and one for what is above all of them.
 #[derive(Debug)]
 struct Buckets<const N: usize> {
     low: [AtomicU64; LOW],
-    /// Those of the bounds from [`LOW`] on. `None` before the first observation there.
+    /// Those of the bounds from [`LOW`] on, and the one above them. `None` before the first observation there.
     high: OnceLock<Box<[AtomicU64]>>,
 }
 
@@ -43,9 +40,8 @@ pub(super) struct Shift<const N: usize> {
 /// The numbers of a histogram at one time.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot<const N: usize> {
-    bounds: &'static [f64; N],
     buckets: [u64; N],
-    count: u64,
+    above: u64,
     sum: f64,
 }
 
@@ -65,28 +61,25 @@ impl<const N: usize> Default for Buckets<N> {
 }
 
 impl<const N: usize> Buckets<N> {
-    /// Adds `by` to the count of the bound at `at`, which may be above all bounds. A sum that is too large begins anew.
+    /// Adds `by` to the count of the bound at `at`; `N` is above all bounds. A sum that is too large begins anew.
     fn add(&self, at: usize, by: u64) {
-        if at >= N {
-            return;
-        }
-        let bucket = match self.low.get(at) {
-            Some(bucket) => bucket,
-            None => {
-                let high = self.high.get_or_init(|| (LOW..N).map(|_| AtomicU64::default()).collect());
-                &high[at - LOW]
-            }
+        let bucket = if at < LOW.min(N) {
+            &self.low[at]
+        } else {
+            let high = self.high.get_or_init(|| (LOW.min(N)..=N).map(|_| AtomicU64::default()).collect());
+            &high[at - LOW.min(N)]
         };
         bucket.fetch_add(by, Ordering::Relaxed);
     }
 
-    fn load(&self) -> [u64; N] {
+    /// The count of each bound, and that above all of them.
+    fn load(&self) -> ([u64; N], u64) {
         let mut counts = [0; N];
         let high = self.high.get().map_or(&[][..], |high| high);
-        for (count, bucket) in counts.iter_mut().zip(self.low.iter().chain(high)) {
+        for (count, bucket) in counts.iter_mut().zip(self.low.iter().take(N).chain(high)) {
             *count = bucket.load(Ordering::Relaxed);
         }
-        counts
+        (counts, high.last().map_or(0, |above| above.load(Ordering::Relaxed)))
     }
 
     #[cfg(test)]
@@ -95,15 +88,15 @@ impl<const N: usize> Buckets<N> {
     }
 }
 
-impl<const N: usize> Histogram<N> {
-    pub(crate) fn new(bounds: &'static [f64; N]) -> Self {
-        let (count, sum) = (AtomicU64::default(), AtomicU64::new(0.0_f64.to_bits()));
-        Histogram { bounds, buckets: Buckets::default(), count, sum }
+impl<const N: usize> Default for Histogram<N> {
+    fn default() -> Self {
+        Histogram { buckets: Buckets::default(), sum: AtomicU64::new(0.0_f64.to_bits()) }
     }
+}
 
-    pub(crate) fn observe(&self, value: f64) {
-        self.buckets.add(bucket_of(self.bounds, value), 1);
-        self.count.fetch_add(1, Ordering::Relaxed);
+impl<const N: usize> Histogram<N> {
+    pub(crate) fn observe(&self, bounds: &[f64; N], value: f64) {
+        self.buckets.add(bucket_of(bounds, value), 1);
         let add = |sum| Some((f64::from_bits(sum) + value).to_bits());
         // It always gives a sum.
         let _ = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
@@ -111,25 +104,14 @@ impl<const N: usize> Histogram<N> {
 
     /// Observations that come meanwhile are in the next snapshot.
     pub(super) fn snapshot(&self) -> Snapshot<N> {
-        let buckets = self.buckets.load();
-        let count = self.count.load(Ordering::Relaxed).max(buckets.iter().sum());
-        Snapshot {
-            bounds: self.bounds,
-            buckets,
-            count,
-            sum: f64::from_bits(self.sum.load(Ordering::Relaxed)),
-        }
+        let (buckets, above) = self.buckets.load();
+        Snapshot { buckets, above, sum: f64::from_bits(self.sum.load(Ordering::Relaxed)) }
     }
 
     /// Bytes of its blocks.
     #[cfg(test)]
     pub(super) fn heap_bytes(&self) -> usize {
         self.buckets.heap_bytes()
-    }
-
-    /// Appends the text of the series, if it has observations. `labels`: without braces; may be empty.
-    pub(crate) fn write(&self, text: &mut String, name: &str, labels: &str) {
-        Lines::new(name, self.bounds, 0).write(text, labels, &self.snapshot());
     }
 }
 
@@ -158,21 +140,27 @@ impl<const N: usize> Shift<N> {
 }
 
 impl<const N: usize> Snapshot<N> {
+    /// The number of all observations.
+    fn count(&self) -> u64 {
+        self.buckets.iter().sum::<u64>() + self.above
+    }
+
     /// Adds the numbers of another series.
     pub(super) fn add(&mut self, other: &Snapshot<N>) {
         for (bucket, more) in self.buckets.iter_mut().zip(other.buckets) {
             *bucket += more;
         }
-        (self.count, self.sum) = (self.count + other.count, self.sum + other.sum);
+        (self.above, self.sum) = (self.above + other.above, self.sum + other.sum);
     }
 
     /// The same observations, of which some count as smaller.
     pub(super) fn shifted(mut self, shift: &Shift<N>) -> Self {
-        for (bucket, by) in self.buckets.iter_mut().zip(shift.buckets.load()) {
-            // An observation that comes meanwhile may be in one of the two only.
+        let (buckets, above) = shift.buckets.load();
+        // An observation that comes meanwhile may be in one of the two only.
+        for (bucket, by) in self.buckets.iter_mut().zip(buckets) {
             *bucket = bucket.saturating_add_signed(by.cast_signed());
         }
-        self.count = self.count.max(self.buckets.iter().sum());
+        self.above = self.above.saturating_add_signed(above.cast_signed());
         self.sum = (self.sum - seconds(shift.micros.load(Ordering::Relaxed))).max(0.0);
         self
     }
@@ -187,8 +175,8 @@ impl<'n> Lines<'n> {
 
     /// Appends the lines of a series, if it has observations. `labels`: without braces; may be empty.
     pub(super) fn write<const N: usize>(&self, text: &mut String, labels: &str, numbers: &Snapshot<N>) {
-        let Snapshot { buckets, count, sum, .. } = numbers;
-        if *count == 0 {
+        let (Snapshot { buckets, sum, .. }, count) = (numbers, numbers.count());
+        if count == 0 {
             return;
         }
         let (name, separator) = (self.name, if labels.is_empty() { "" } else { "," });
@@ -200,7 +188,7 @@ impl<'n> Lines<'n> {
             total
         });
         // Thousands of series have a hundred thousand of these lines: their parts are copied, not formatted.
-        for (bound, total) in self.bounds.iter().zip(totals.chain([*count])) {
+        for (bound, total) in self.bounds.iter().zip(totals.chain([count])) {
             text.push_str(&begin);
             text.push_str(bound);
             text.push_str("\"} ");
@@ -253,14 +241,14 @@ mod tests {
 
     #[test]
     fn observations_that_are_lowered_move_to_their_buckets() {
-        let (histogram, shift) = (Histogram::new(&BOUNDS), Shift::default());
+        let (histogram, shift) = (Histogram::default(), Shift::default());
         for value in [0.05, 5.0, 50.0] {
-            histogram.observe(value);
+            histogram.observe(&BOUNDS, value);
         }
         shift.lower(&BOUNDS, 5.0, 4_500_000);
         shift.lower(&BOUNDS, 50.0, 45_000_000);
         let lowered = histogram.snapshot().shifted(&shift);
-        assert_eq!((lowered.buckets, lowered.count), ([1, 1, 1], 3));
+        assert_eq!((lowered.buckets, lowered.count()), ([1, 1, 1], 3));
         assert!((lowered.sum - 5.55).abs() < 1e-9, "{lowered:?}");
         let expected =
             "x_bucket{a=\"b\",le=\"1\"} 2\nx_bucket{a=\"b\",le=\"10\"} 3\nx_bucket{a=\"b\",le=\"+Inf\"} 3\n";
@@ -270,15 +258,17 @@ mod tests {
     #[test]
     fn room_for_high_bounds_is_made_once_one_of_them_is_observed() {
         const MANY: [f64; 7] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0];
-        let histogram = Histogram::new(&MANY);
-        for value in [0.5, 4.0, 99.0] {
-            histogram.observe(value);
+        let histogram = Histogram::default();
+        for value in [0.5, 4.0] {
+            histogram.observe(&MANY, value);
         }
         assert!(histogram.buckets.high.get().is_none());
-        histogram.observe(4.5);
-        histogram.observe(7.0);
-        assert_eq!(histogram.snapshot().buckets, [1, 0, 0, 1, 1, 0, 1]);
-        assert_eq!(histogram.buckets.high.get().map(|high| high.len()), Some(MANY.len() - LOW));
+        for value in [4.5, 7.0, 99.0] {
+            histogram.observe(&MANY, value);
+        }
+        let snapshot = histogram.snapshot();
+        assert_eq!((snapshot.buckets, snapshot.above), ([1, 0, 0, 1, 1, 0, 1], 1));
+        assert_eq!(histogram.buckets.high.get().map(|high| high.len()), Some(MANY.len() - LOW + 1));
     }
 
     #[test]
@@ -291,9 +281,9 @@ mod tests {
 
     #[test]
     fn series_without_labels_and_sums_of_series_are_written() {
-        let histogram = Histogram::new(&BOUNDS);
+        let histogram = Histogram::default();
         assert_eq!(text(&histogram.snapshot(), "", 0), "");
-        histogram.observe(0.5);
+        histogram.observe(&BOUNDS, 0.5);
         let mut twice = histogram.snapshot();
         twice.add(&histogram.snapshot());
         let expected = "x_bucket{le=\"0.1\"} 0\nx_bucket{le=\"1\"} 2\nx_bucket{le=\"10\"} 2\nx_bucket{le=\"+Inf\"} 2\nx_sum 1\nx_count 2\n";

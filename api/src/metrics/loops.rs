@@ -13,7 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::codes::CodeCounts;
-use super::histogram::{Histogram, seconds};
+use super::histogram::{Histogram, Lines, seconds};
 use super::write_series;
 
 /// Upper bounds of waits and of work in seconds: the reference's, ten nanoseconds to ten seconds.
@@ -68,8 +68,7 @@ fn micros(time: Duration) -> u64 {
 
 impl Default for LoopFigures {
     fn default() -> Self {
-        let of_method =
-            || RequestFigures { codes: CodeCounts::default(), durations: Histogram::new(&REQUESTS) };
+        let of_method = || RequestFigures { codes: CodeCounts::default(), durations: Histogram::default() };
         LoopFigures { queues: Mutex::default(), requests: std::array::from_fn(|_| of_method()) }
     }
 }
@@ -85,7 +84,7 @@ impl LoopFigures {
         // few: the methods of loops.
         let Some(at) = METHODS.iter().position(|known| *known == method) else { return };
         self.requests[at].codes.count(code);
-        self.requests[at].durations.observe(took.as_secs_f64());
+        self.requests[at].durations.observe(&REQUESTS, took.as_secs_f64());
     }
 
     /// Appends the series, at `now` on the clock of the queues. `head`: the lines before the series of a name and type.
@@ -110,7 +109,8 @@ impl LoopFigures {
             let _ = writeln!(text, "{name}{{{labels}}} {}", seconds(longest));
         });
         series("workqueue_queue_duration_seconds", "histogram", &|text, labels, of| {
-            of.waits.write(text, "workqueue_queue_duration_seconds", labels);
+            let lines = Lines::new("workqueue_queue_duration_seconds", &WORK, 0);
+            lines.write(text, labels, &of.waits.snapshot());
         });
         series("workqueue_retries_total", "counter", &|text, labels, of| {
             let _ =
@@ -121,7 +121,8 @@ impl LoopFigures {
             let _ = writeln!(text, "workqueue_unfinished_work_seconds{{{labels}}} {}", seconds(all));
         });
         series("workqueue_work_duration_seconds", "histogram", &|text, labels, of| {
-            of.works.write(text, "workqueue_work_duration_seconds", labels);
+            let lines = Lines::new("workqueue_work_duration_seconds", &WORK, 0);
+            lines.write(text, labels, &of.works.snapshot());
         });
     }
 
@@ -131,8 +132,10 @@ impl LoopFigures {
             write_series(text, &head, (name, kind), write);
         };
         series("rest_client_request_duration_seconds", "histogram", &|text, name| {
+            let lines = Lines::new(name, &REQUESTS, 0);
             for (method, requests) in all() {
-                requests.durations.write(text, name, &format!("host=\"{HOST}\",verb=\"{method}\""));
+                let labels = format!("host=\"{HOST}\",verb=\"{method}\"");
+                lines.write(text, &labels, &requests.durations.snapshot());
             }
         });
         series("rest_client_requests_total", "counter", &|text, name| {
@@ -155,8 +158,8 @@ impl QueueFigures {
             adds: AtomicU64::default(),
             retries: AtomicU64::default(),
             depth: AtomicI64::default(),
-            waits: Histogram::new(&WORK),
-            works: Histogram::new(&WORK),
+            waits: Histogram::default(),
+            works: Histogram::default(),
             taken: AtomicU64::default(),
             starts_micros: AtomicU64::default(),
             first_micros: AtomicU64::new(NEVER),
@@ -172,7 +175,7 @@ impl QueueFigures {
     /// Counts the begin of the work for a key that was due for `waited`, at `now`.
     pub(crate) fn note_taken(&self, waited: Duration, now: Duration) {
         self.depth.fetch_sub(1, Ordering::Relaxed);
-        self.waits.observe(waited.as_secs_f64());
+        self.waits.observe(&WORK, waited.as_secs_f64());
         self.taken.fetch_add(1, Ordering::Relaxed);
         self.starts_micros.fetch_add(micros(now), Ordering::Relaxed);
         self.first_micros.fetch_min(micros(now), Ordering::Relaxed);
@@ -180,7 +183,7 @@ impl QueueFigures {
 
     /// Counts the end of the work for a key that began at `start`, at `now`. `first`: when the first of the others began.
     pub(crate) fn note_released(&self, start: Duration, now: Duration, first: Option<Duration>) {
-        self.works.observe(now.saturating_sub(start).as_secs_f64());
+        self.works.observe(&WORK, now.saturating_sub(start).as_secs_f64());
         self.forget_taken(start, first);
     }
 

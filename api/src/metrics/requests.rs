@@ -24,7 +24,7 @@ const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OP
 const OTHER: &str = "other";
 
 /// Series from which on requests for further custom resources share those of one name: clients choose the names, and a series is up to
-/// half a kilobyte, and some five of the page. The built-in resources have some hundred; four for each of 1,000 custom ones take less than
+/// half a kilobyte, and eight of the page. The built-in resources have some hundred; four for each of 1,000 custom ones take less than
 /// 2 MB.
 const SERIES_MAX: usize = 4000;
 

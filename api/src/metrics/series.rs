@@ -79,7 +79,7 @@ impl Series {
     pub(super) fn new() -> Series {
         Series {
             codes: CodeCounts::default(),
-            durations: Histogram::new(&DURATIONS),
+            durations: Histogram::default(),
             sizes: OnceLock::new(),
             rare: OnceLock::new(),
         }
@@ -97,7 +97,7 @@ impl Series {
     /// Observes a duration, of which the request waited `waited_micros` for webhooks and seats.
     pub(super) fn observe_micros(&self, micros: u64, waited_micros: u64) {
         let duration = seconds(micros);
-        self.durations.observe(duration);
+        self.durations.observe(&DURATIONS, duration);
         if waited_micros > 0 {
             let waits = self.rare().waits.get_or_init(Box::default);
             waits.lower(&DURATIONS, duration, waited_micros.min(micros));
@@ -114,7 +114,7 @@ impl Series {
     }
 
     pub(super) fn observe_bytes(&self, bytes: f64) {
-        self.sizes.get_or_init(|| Box::new(Histogram::new(&SIZES))).observe(bytes);
+        self.sizes.get_or_init(Box::default).observe(&SIZES, bytes);
     }
 
     /// Adds to the number of those under way.
