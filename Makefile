@@ -145,7 +145,7 @@ move: setup ## Copy one node's objects into another by orch import, killed twice
 services: setup ## Create services through three nodes at once (SERVICES=5000) and kill the leader in between
 	SERVICES=$(SERVICES) $(CARGO) $(CHECKED) test --release --package orch-cluster-tests --test processes -- services:: --nocapture
 
-microbench: setup ## Measure what changing one object costs, without a server; other parts with BENCH=bodies|authorization|admission|tokens|expressions
+microbench: setup ## Measure what changing one object costs, without a server; other parts with BENCH=bodies|authorization|admission|tokens|expressions|spans
 	$(CARGO) bench --bench $(or $(BENCH),objects) $(ARGS)
 
 # In the profile and with the checks of the tests, so that nothing but the program itself is built behind them.

@@ -227,7 +227,7 @@ impl<S: Store> Pipeline<S> {
         let mut view = View::of(&self.store);
         let holdings = self.allots(*request).then(|| Holdings::of(&value));
         // Once: it may ask another server.
-        let mut stored = tree_for_store(request.resource, &value, request.budget).await?;
+        let mut stored = tree_for_store(request.resource, &value, *request).await?;
         for _ in 0..ATTEMPTS_MAX {
             if let Err(refused) = self.admission.reserve(attributes, Some(&value), &view, &mut additions) {
                 additions.truncate(once);
