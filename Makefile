@@ -1,7 +1,7 @@
 # `make run` starts a node, `make test` runs every test; both install what is missing first. `make verify` is what a
 # change has to pass and never writes to the sources.
 #
-# Everything is built in the release profile: one profile, because dependencies take minutes to build in each. Programs are
+# Everything but packages (deploy/release.sh) is built in the release profile: dependencies take minutes to build in each. Programs are
 # named without `--package`, so that cargo settles the features of dependencies for the whole workspace every time: with a
 # package named it settles them anew, and builds what depends on the difference again.
 

@@ -3,14 +3,14 @@
 //! Owns a directory, locked for as long as the value lives. Column families: `raft_log` (eight-byte big-endian index),
 //! `raft_meta` (small values) and one `objects-N` per generation of the state. A key in `raft_meta` names the current
 //! generation. All of them share one write-ahead log, so a crash loses writes only from the end, in their order. Writes
-//! are unsynced and readable at once; one thread syncs for all waiting writers ([`flusher`]).
+//! are unsynced and readable at once; one thread syncs for all waiting writers ([`flusher`]). The committed log id alone is kept
+//! in memory until the next write.
 //!
 //! Invariant: every value carries a checksum over its key and bytes, and no value that fails it is returned.
 //! Invariant: after a failed write or sync nothing is written again; every later operation fails with that error.
 //! It never interprets a record, a vote or an object, but for the names of the resources in a log entry where records are
 //! encrypted ([`sealing`]).
 
-mod deferred;
 mod directory;
 mod file_lock;
 mod flusher;
@@ -43,7 +43,6 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use rocksdb::{BoundColumnFamily, DBWithThreadMode, MultiThreaded, WriteBatch, WriteOptions};
 
-use self::deferred::Deferred;
 pub use self::directory::{DataDirectory, Held, OpenError};
 pub use self::file_lock::{FileLock, lock_at};
 use self::flusher::{Flusher, Fuse};
@@ -102,8 +101,8 @@ struct Core {
 struct Written {
     // The number of the last write.
     number: u64,
-    // Values that the next write takes along.
-    deferred: Deferred,
+    // The newest committed log id, which the next write takes along.
+    waiting_committed: Option<Bytes>,
 }
 
 impl std::fmt::Debug for RocksDisk {
@@ -150,10 +149,14 @@ impl RocksDisk {
 }
 
 impl Drop for RocksDisk {
+    /// Writes a waiting committed log id. A failure here harms nothing that is under way: that id may be lost.
     fn drop(&mut self) {
-        // After a failure nothing is written again, and the operation that failed has said so.
-        if let Err(error) = self.core.write_deferred() {
-            tracing::debug!(%error, "the newest committed log id is not written");
+        let core = &self.core;
+        if core.fuse.check().is_err() || core.written.lock().waiting_committed.is_none() {
+            return;
+        }
+        if let Err(error) = core.try_write("save meta", WriteBatch::default(), &WriteOptions::default()) {
+            tracing::warn!(%error, "the newest committed log id is not written");
         }
     }
 }
@@ -180,7 +183,7 @@ impl Core {
             generations: RwLock::new(generations),
             sealing,
             rewriting: Mutex::new(()),
-            written: Mutex::new(Written { number: last_write, deferred: Deferred::default() }),
+            written: Mutex::new(Written { number: last_write, waiting_committed: None }),
             durable: AtomicU64::new(last_write),
             _directory: directory,
         };
@@ -194,27 +197,33 @@ impl Core {
         self.write_with(operation, batch, &WriteOptions::default())
     }
 
-    /// Adds what was deferred, and the stamp. The only path to the write-ahead log, but for the first write of a new database.
+    /// Adds a waiting committed log id, and the stamp. The only path to the write-ahead log, but for the first write of a new database.
     fn write_with(
+        &self,
+        operation: &'static str,
+        batch: WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<(), DiskError> {
+        self.fuse.check()?;
+        self.try_write(operation, batch, options).map_err(|error| self.fuse.blow(error))
+    }
+
+    fn try_write(
         &self,
         operation: &'static str,
         mut batch: WriteBatch,
         options: &WriteOptions,
     ) -> Result<(), DiskError> {
-        self.fuse.check()?;
         let mut written = self.written.lock();
         let number = written.number.saturating_add(1);
-        written.deferred.put(&mut batch, &family(&self.db, CF_META)?);
+        if let Some(committed) = &written.waiting_committed {
+            let name = record::meta_key(MetaKey::Committed);
+            batch.put_cf(&family(&self.db, CF_META)?, name, record::seal(name, committed));
+        }
         Stamp { number, durable: self.durable.load(Ordering::Acquire) }.put(&mut batch);
-        self.db.write_opt(batch, options).map_err(|error| self.fuse.blow(failed(operation)(error)))?;
-        *written = Written { number, deferred: Deferred::default() };
+        self.db.write_opt(batch, options).map_err(failed(operation))?;
+        *written = Written { number, waiting_committed: None };
         Ok(())
-    }
-
-    /// Writes what was deferred, if anything was.
-    fn write_deferred(&self) -> Result<(), DiskError> {
-        let is_empty = self.written.lock().deferred.is_empty();
-        if is_empty { Ok(()) } else { self.write("save meta", WriteBatch::default()) }
     }
 
     fn sync(&self) -> Result<(), DiskError> {
@@ -228,29 +237,30 @@ impl Core {
 impl Disk for RocksDisk {
     fn meta(&self, key: MetaKey) -> Result<Option<Bytes>, DiskError> {
         self.core.fuse.check()?;
-        let deferred = self.core.written.lock().deferred.get(key);
-        deferred.map_or_else(
-            || record::load(&self.core.db, "read meta", record::meta_key(key)),
-            |value| Ok(Some(value)),
-        )
+        if key == MetaKey::Committed
+            && let Some(waiting) = self.core.written.lock().waiting_committed.clone()
+        {
+            return Ok(Some(waiting));
+        }
+        record::load(&self.core.db, "read meta", record::meta_key(key))
     }
 
-    /// Without a callback the value goes to the disk with the next write: the newest committed log id changes with every
-    /// batch of entries, and a write of its own costs a call of the kernel for each.
+    /// The committed log id waits for the next write: it changes with every batch of entries, may be lost, and a write of
+    /// its own costs a call of the kernel each time.
     fn save_meta(&self, key: MetaKey, value: Bytes, on_durable: Option<OnDurable>) -> Result<(), DiskError> {
         let _order = self.order.lock();
-        let Some(on_durable) = on_durable else {
+        if key == MetaKey::Committed && on_durable.is_none() {
             self.core.fuse.check()?;
-            self.core.written.lock().deferred.set(key, value);
+            self.core.written.lock().waiting_committed = Some(value);
             return Ok(());
-        };
-        // An older value of the key would else be written behind this one.
-        self.core.written.lock().deferred.forget(key);
+        }
         let name = record::meta_key(key);
         let mut batch = WriteBatch::default();
         batch.put_cf(&family(&self.core.db, CF_META)?, name, record::seal(name, &value));
         let written = self.core.write("save meta", batch);
-        self.flusher.complete(&written, on_durable);
+        if let Some(on_durable) = on_durable {
+            self.flusher.complete(&written, on_durable);
+        }
         written
     }
 

@@ -1,9 +1,9 @@
-//! Values that wait for the next write: through a write, an end, a crash and a newer value.
+//! The committed log id waits for the next write, for the end, or is lost in a crash.
 
 use super::*;
 
 #[test]
-fn a_value_without_a_callback_goes_to_the_disk_with_the_next_write_or_at_the_end() {
+fn the_committed_log_id_goes_to_the_disk_with_the_next_write_or_at_the_end() {
     let mut bench = Bench::new();
     bench.append(1, 3);
     let before = bench.wal_bytes();
@@ -26,14 +26,21 @@ fn a_value_without_a_callback_goes_to_the_disk_with_the_next_write_or_at_the_end
 }
 
 #[test]
-fn a_value_that_waits_never_comes_behind_a_newer_one_of_its_key() {
-    let mut bench = Bench::new();
-    bench.disk().save_meta(MetaKey::Vote, Bytes::from_static(b"old"), None).unwrap();
-    let (sender, told) = channel();
-    let report: OnDurable = Box::new(move |result| sender.send(result).unwrap());
-    bench.disk().save_meta(MetaKey::Vote, Bytes::from_static(b"new"), Some(report)).unwrap();
-    told.recv().unwrap().unwrap();
-    assert_eq!(bench.disk().meta(MetaKey::Vote).unwrap().unwrap(), "new");
-    bench.reopen();
-    assert_eq!(bench.disk().meta(MetaKey::Vote).unwrap().unwrap(), "new");
+fn a_state_batch_takes_the_committed_log_id_along() {
+    let bench = Bench::new();
+    bench.append(1, 3);
+    bench.disk().save_meta(MetaKey::Committed, Bytes::from_static(b"2"), None).unwrap();
+    bench.write_state(Vec::new(), b"m2");
+    let (_copy, disk) = bench.crashed(bench.wal_bytes());
+    let disk = disk.unwrap();
+    assert_eq!(disk.meta(MetaKey::Committed).unwrap().unwrap(), "2");
+    assert_eq!(disk.meta(MetaKey::StateMark).unwrap().unwrap(), "m2");
+}
+
+#[test]
+fn a_vote_without_a_callback_is_written_at_once() {
+    let bench = Bench::new();
+    bench.disk().save_meta(MetaKey::Vote, Bytes::from_static(b"v"), None).unwrap();
+    let (_copy, disk) = bench.crashed(bench.wal_bytes());
+    assert_eq!(disk.unwrap().meta(MetaKey::Vote).unwrap().unwrap(), "v");
 }
