@@ -67,7 +67,8 @@ impl<'s, 'a> Decoder<'s, 'a> {
         self.depth -= 1;
         if has_absent {
             // once: one pass for an object that has a null.
-            map.retain(|name, value| !value.is_null() || ty.field(name).is_none_or(|field| field.nullable));
+            let keeps = |name: &str| ty.field(name).is_none_or(|field| self.keeps_null(field));
+            map.retain(|name, value| !value.is_null() || keeps(name));
         }
         for at in ty.always_written().filter(|&at| !set.has(at)) {
             let field = &ty.fields[at];

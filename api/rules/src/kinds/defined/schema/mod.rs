@@ -22,6 +22,8 @@ mod number;
 mod oracle;
 mod part;
 mod pattern;
+mod rules;
+mod sharing;
 mod source;
 mod tables;
 #[cfg(test)]
