@@ -49,6 +49,7 @@ impl AmountFields {
                 with_amounts.filter(|(_, field)| is_or_holds_of_base(field) || holds_own(field));
             with_amounts.map(|(at, _)| at).collect::<Box<[usize]>>()
         };
+        // once: one pass over the types.
         if !holds.contains(&true) {
             return Self::default();
         }

@@ -11,6 +11,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures::future::{Either, select};
+use orch_bounded::WarningLimit;
 use orch_raft::object::SharedObject;
 use orch_raft::{Revision, Store};
 use orch_rules::kinds::definition::conditions::{ConditionType, is_settled};
@@ -22,6 +23,9 @@ use crate::follow::any_changed;
 /// Longest wait for the loop. It writes a status within milliseconds; a new leader's loop has read all definitions within a second.
 /// Behind that the definition comes into force as it does in the reference, some time after the answer.
 pub(super) const SETTLE_MAX: Duration = Duration::from_secs(2);
+
+/// Limits the warnings: without a leader each create of a definition would be one.
+static UNSETTLED: WarningLimit = WarningLimit::new();
 
 /// Completes when the loop of definitions has looked at the definition called `name`, as this node has applied it: whether it is in
 /// force. `false` also where there is no such definition.
@@ -61,7 +65,9 @@ pub(super) async fn named_settles<S: Store>(store: &S, name: &str, time: Duratio
 }
 
 async fn within<S: Store>(store: &S, name: &str, looking: impl Future<Output = bool>, time: Duration) {
-    if let Either::Right(_) = select(pin!(looking), pin!(store.sleep(time))).await {
-        tracing::warn!(definition = %name, "a definition is not in force yet: no loop has looked at it");
+    if let Either::Right(_) = select(pin!(looking), pin!(store.sleep(time))).await
+        && let Some(left_out) = UNSETTLED.pass()
+    {
+        tracing::warn!(definition = %name, left_out, "a definition is not in force yet: no loop has looked at it");
     }
 }

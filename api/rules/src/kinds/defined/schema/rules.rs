@@ -84,11 +84,10 @@ impl Rules {
         let bounds: Box<[Bound]> = bounds.into_iter().collect();
         let rest = (!rest.is_empty()).then(|| Box::new(rest));
         let rules = Rules { bounds, rest, ..self };
-        let flags =
-            [rules.is_maximum_exclusive, rules.is_minimum_exclusive, rules.has_unique_items, rules.is_closed];
-        let is_none = rules.required.is_empty() && rules.bounds.is_empty() && rules.rest.is_none();
+        let has_lists = !(rules.required.is_empty() && rules.bounds.is_empty());
         // Exclusive bounds without a bound say nothing.
-        (!is_none || flags[2..].contains(&true)).then(|| Box::new(rules))
+        let has_any = has_lists || rules.rest.is_some() || rules.has_unique_items || rules.is_closed;
+        has_any.then(|| Box::new(rules))
     }
 
     bound! {
