@@ -213,14 +213,22 @@ impl Aggregation {
             return Some(merged.clone());
         }
         let (registry, shared) = (registry.clone(), self.shared.clone());
+        // Definitions may give groups thousands of resources.
         let merge = move || discovery::merge(&registry, &remotes, &shared.descriptions);
-        let merged = Arc::new(match self.builder {
-            Builder::Caller => merge(),
-            // Definitions may give groups thousands of resources. An error means that the runtime ends.
-            Builder::BlockingThread => tokio::task::spawn_blocking(merge).await.ok()?,
-        });
+        let merged = Arc::new(self.work(merge).await?);
         *self.shared.merged.lock() = Some((of, merged.clone()));
         Some(merged)
+    }
+
+    /// Does a `job` over a large document where it delays no request. `None`: the runtime ends.
+    pub(crate) async fn work<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        match self.builder {
+            Builder::Caller => Some(job()),
+            Builder::BlockingThread => tokio::task::spawn_blocking(job).await.ok(),
+        }
     }
 
     /// The name of this node in `Via`, drawn by `chance` when it is first needed: a request that comes back with it goes round.

@@ -37,14 +37,14 @@ pub(in crate::controllers) struct Answer {
 }
 
 /// The same before its document is read.
-pub(super) struct Unread {
+pub(in crate::controllers) struct Unread {
     /// Status code.
-    pub(super) code: u16,
+    pub(in crate::controllers) code: u16,
     content_type: String,
     /// By which the server knows this version of the document; empty where it says nothing.
     pub(super) etag: String,
     /// `None` where it is larger than its bound.
-    pub(super) body: Option<Bytes>,
+    pub(in crate::controllers) body: Option<Bytes>,
 }
 
 impl Unread {
@@ -69,7 +69,17 @@ pub(in crate::controllers) async fn ask<S: Store>(
     asked: (Method, &str),
     accept: &str,
 ) -> Option<Answer> {
-    Some(ask_unless(client, remote, asked, (accept, "")).await?.read())
+    Some(ask_unread(client, remote, asked, accept).await?.read())
+}
+
+/// The same, without reading the document.
+pub(in crate::controllers) async fn ask_unread<S: Store>(
+    client: &Client<S>,
+    remote: &Remote,
+    asked: (Method, &str),
+    accept: &str,
+) -> Option<Unread> {
+    ask_unless(client, remote, asked, (accept, "")).await
 }
 
 /// The same, with a document of the media type `content_type` as what is sent.

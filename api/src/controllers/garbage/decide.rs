@@ -281,7 +281,8 @@ impl View<'_> {
         if let Some(server) = self.owners.server(reference) {
             let question = Question::of(server, reference, dependent.namespace());
             let answer = self.owners.answer(&question, stored.revision);
-            return Ok(remote_owner(answer, reference.text("uid")));
+            let took_along = self.owners.took_along(server, reference);
+            return Ok(remote_owner(answer, reference.text("uid"), took_along));
         }
         let Some(resource) = self.resource(reference) else {
             // The end of the owner was seen, and after it that of its kind.
@@ -331,13 +332,14 @@ impl Action {
     }
 }
 
-/// The owner with `uid`, of which an aggregated server says `answer`.
-fn remote_owner(answer: Option<&Answer>, uid: &str) -> Owner {
+/// The owner with `uid`, of which an aggregated server says `answer`. `took_along`: where it is absent, it took its dependents along.
+fn remote_owner(answer: Option<&Answer>, uid: &str, took_along: bool) -> Owner {
+    let absent = if took_along { Owner::Absent } else { Owner::Unknown };
     match answer {
         None => Owner::Unasked,
         Some(Answer::Unknown) => Owner::Unknown,
-        Some(Answer::Missing) => Owner::Absent,
-        Some(Answer::Found { uid: found, .. }) if found != uid => Owner::Absent,
+        Some(Answer::Missing) => absent,
+        Some(Answer::Found { uid: found, .. }) if found != uid => absent,
         Some(Answer::Found { is_waiting: true, .. }) => Owner::WaitingForDependents,
         Some(Answer::Found { is_waiting: false, .. }) => Owner::Live,
     }

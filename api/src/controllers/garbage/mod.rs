@@ -20,6 +20,7 @@ mod graph;
 mod misplaced;
 mod ownership;
 mod remote_owners;
+mod sightings;
 #[cfg(test)]
 mod tests;
 

@@ -335,6 +335,48 @@ async fn equivalent_versions_are_shown_in_the_version_of_the_rule() {
 }
 
 #[tokio::test]
+async fn sub_resources_are_shown_to_the_webhooks_that_name_them() {
+    let (server, caller) = served(|call| answered(call, json!({}))).await;
+    let of = |resources: Value| {
+        let rule =
+            json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": resources});
+        json!({"rules": [rule]})
+    };
+    let parts = of(json!(["deployments/scale", "pods/status", "pods/eviction"]));
+    let (deployments, pods) = ("/apis/apps/v1/namespaces/ns/deployments", "/api/v1/namespaces/ns/pods");
+    let spec = json!({
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"].clone()},
+    });
+    server.create(deployments, json!({"metadata": {"name": "d"}, "spec": spec})).await;
+    server.create(pods, pod("p")).await;
+    let whole = of(json!(["deployments", "pods"]));
+    let webhooks = vec![webhook("parts", "/parts", parts), webhook("whole", "/whole", whole)];
+    configure(&server, VALIDATING, "v", webhooks).await;
+    server.merge(&format!("{deployments}/d/scale"), json!({"spec": {"replicas": 2}})).await.object();
+    server.merge(&format!("{pods}/p/status"), json!({"status": {"phase": "Running"}})).await.object();
+    let eviction = json!({"metadata": {"name": "p"}});
+    assert_eq!(server.post(&format!("{pods}/p/eviction"), eviction).await.code, 201);
+    let shown: Vec<String> = caller
+        .calls()
+        .iter()
+        .filter(|call| path(call) == "/parts")
+        .map(request)
+        .map(|shown| format!("{} {} {}", shown["operation"], shown["kind"]["kind"], shown["subResource"]))
+        .collect();
+    let expected =
+        [r#""UPDATE" "Scale" "scale""#, r#""UPDATE" "Pod" "status""#, r#""CREATE" "Eviction" "eviction""#];
+    assert_eq!(shown, expected);
+    let whole: Vec<Value> = caller
+        .calls()
+        .iter()
+        .filter(|call| path(call) == "/whole")
+        .map(|call| request(call)["operation"].clone())
+        .collect();
+    assert!(whole.iter().all(|operation| *operation == "DELETE"), "the eviction deletes: {whole:?}");
+}
+
+#[tokio::test]
 async fn configurations_are_written_past_every_webhook() {
     let (server, caller) = served(|_| unreachable()).await;
     let all = json!({"rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}]});

@@ -45,20 +45,28 @@ impl Ends {
         Ends { storages, ..Ends::default() }
     }
 
-    /// Follows `storages` from now on.
-    pub(super) fn follow(&mut self, storages: Vec<Arc<str>>) {
-        self.storages = storages;
+    /// Follows `storages`, which are sorted, beside those before: objects of a definition may end after it.
+    pub(super) fn follow(&mut self, storages: &[Arc<str>]) {
+        self.storages.extend_from_slice(storages);
+        self.storages.sort();
+        self.storages.dedup();
     }
 
     /// Whether the object with this uid has ended, and its dependents with it.
     pub(super) fn has_ended(&self, uid: &str) -> bool {
+        // set: digests.
         self.ended.contains(&Digest::of(uid))
     }
 
     fn take_in(&mut self, old: Option<&SharedObject>, new: Option<&SharedObject>) {
+        if let Some(new) = new.filter(|_| !self.ended.is_empty()) {
+            // An import brings an object back under its uid.
+            self.ended.remove(&Digest::of(&new.index.uid));
+        }
         let left = new.filter(|new| new.index.terminating);
         if let Some(new) = left {
-            let began = old.is_none_or(|old| old.index.uid != new.index.uid || !old.index.terminating);
+            // An import may make an object that is being deleted already: how, is not known.
+            let began = old.is_some_and(|old| old.index.uid == new.index.uid && !old.index.terminating);
             self.note_leaving(new, began);
         }
         if let Some(old) = old.filter(|old| new.is_none_or(|new| new.index.uid != old.index.uid)) {
@@ -80,9 +88,15 @@ impl Ends {
         let leaving = self.leaving.remove(&uid);
         // One that is not terminating goes by a request that does not orphan, which would have needed a finalizer.
         let is_whole = !object.index.terminating || leaving == Some(Leaving::WithDependents);
-        if is_whole {
-            self.remember(uid);
+        match is_whole {
+            true => self.remember(uid),
+            false => drop(self.ended.remove(&uid)),
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn remember_uid(&mut self, uid: &str) {
+        self.remember(Digest::of(uid));
     }
 
     fn remember(&mut self, uid: Digest) {
@@ -107,9 +121,11 @@ impl Derived for Ends {
         self.take_in(change.old.as_ref(), change.new.as_ref());
     }
 
-    /// Takes in what the history still has. Ends that were seen before stay: no uid comes back.
+    /// Begins anew with what the history still has: objects may have come back in what it has lost.
     fn rebuild(&mut self, state: &State) {
         self.leaving.clear();
+        self.ended.clear();
+        self.order.clear();
         for storage in self.storages.clone() {
             let collection = state.collection(&storage);
             let Ok(changes) = collection.changes_after(collection.floor()) else { continue };
@@ -197,22 +213,62 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lost_history_takes_no_ends_back_and_another_object_of_the_name_is_an_end() {
+    async fn a_lost_history_is_one_without_ends() {
         let fixture = fixture().await;
         let mut ends = follower(&fixture);
         let first = made(&fixture, "a", &[]).await;
         fixture.delete("configmaps", "n/a", json!({})).await;
-        ends.advance(&fixture.applied());
+        assert!(ends.advance(&fixture.applied()).has_ended(&first));
         fixture.forget_history();
-        let second = made(&fixture, "a", &[]).await;
-        let ends = ends.advance(&fixture.applied());
-        assert!(ends.has_ended(&first) && !ends.has_ended(&second));
+        made(&fixture, "a", &[]).await;
+        fixture.forget_history();
+        assert!(!ends.advance(&fixture.applied()).has_ended(&first));
+    }
+
+    /// A version of the object `uid`.
+    fn version(uid: &str, finalizers: Option<&[&str]>) -> SharedObject {
+        let metadata = json!({"finalizers": finalizers.unwrap_or_default().to_vec()});
+        let index = orch_raft::Index {
+            uid: uid.to_owned(),
+            terminating: finalizers.is_some(),
+            ..orch_raft::Index::default()
+        };
+        Arc::new(orch_raft::Object {
+            revision: orch_raft::Revision(1),
+            created: orch_raft::Revision(1),
+            written_ms: 0,
+            json: json!({"metadata": metadata}).to_string().into(),
+            revision_at: 0,
+            index,
+            protobuf: std::sync::OnceLock::new(),
+        })
+    }
+
+    #[test]
+    fn an_object_that_an_import_brings_back_has_not_ended() {
+        let (live, orphaning, held) =
+            (version("u", None), version("u", Some(&["orphan"])), version("u", Some(&["example.com/hold"])));
+        let mut ends = Ends::default();
+        ends.take_in(Some(&live), None);
+        assert!(ends.has_ended("u"));
+        ends.take_in(None, Some(&live));
+        assert!(!ends.has_ended("u"), "it is there again");
+        ends.take_in(Some(&live), Some(&orphaning));
+        ends.take_in(Some(&orphaning), None);
+        assert!(!ends.has_ended("u"), "and leaves its dependents");
+        ends.take_in(None, Some(&held));
+        ends.take_in(Some(&held), None);
+        assert!(!ends.has_ended("u"), "it may have had the finalizer where it comes from");
+        ends.take_in(None, Some(&live));
+        ends.take_in(Some(&live), Some(&held));
+        ends.take_in(Some(&held), None);
+        assert!(ends.has_ended("u"));
     }
 
     #[test]
     fn the_oldest_ends_make_room() {
         let mut ends = Ends::default();
-        (0..=ENDS_MAX).for_each(|at| ends.remember(Digest::of(&*at.to_string())));
+        (0..=ENDS_MAX).for_each(|at| ends.remember_uid(&at.to_string()));
         assert!(!ends.has_ended("0") && ends.has_ended("1") && ends.ended.len() == ENDS_MAX);
     }
 }

@@ -6,8 +6,9 @@
 //!     asked -> awaited -> (looks that began afterwards) -> free -> let go
 //!
 //! Invariant: an owner is free only by a look that began after the collector first asked for it.
-//! Invariant: a server that is away delays an owner by [`DELAY_MAX`] at most. Dependents that it keeps are not lost by that:
-//! an owner that goes with `orphan` never counts as ended ([`super::ends`]), and those of others are collected when it is back.
+//! Invariant: no server delays an owner by more than [`DELAY_MAX`] and a look: neither by being away nor by what it shows. Dependents that it
+//! keeps are not lost by that: an owner that goes with `orphan` never counts as ended ([`super::ends`]); those of others are
+//! collected when it is back, where the beginning of its deletion was seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -60,8 +61,8 @@ struct Inner {
 pub(super) struct Looked {
     /// Names of servers that did not show all of their objects.
     pub(super) away: BTreeSet<String>,
-    /// Uids of awaited owners that objects at servers still name, and have to lose.
-    pub(super) named: BTreeSet<String>,
+    /// Uids of owners that objects at servers still name, and have to lose, with the name of one such server.
+    pub(super) named: BTreeMap<String, String>,
 }
 
 impl Holds {
@@ -72,12 +73,14 @@ impl Holds {
             return false;
         }
         let since = inner.now;
-        let hold = inner.owners.get(uid).filter(|hold| hold.purpose == purpose);
-        if hold.is_some_and(|hold| hold.freed.is_some()) {
-            return false;
-        }
-        if hold.is_none() {
-            inner.owners.insert(uid.to_owned(), Hold { purpose, since, freed: None });
+        match inner.owners.get_mut(uid).filter(|hold| hold.purpose == purpose) {
+            Some(Hold { freed: Some(freed), .. }) => {
+                // Dependents here may keep it longer: it is not forgotten while it is asked for.
+                *freed = since;
+                return false;
+            }
+            Some(_) => {}
+            None => drop(inner.owners.insert(uid.to_owned(), Hold { purpose, since, freed: None })),
         }
         true
     }
@@ -86,6 +89,7 @@ impl Holds {
     pub(super) fn refresh(&self, may_hold: bool, now: Duration) {
         let mut inner = self.0.lock();
         (inner.may_hold, inner.now) = (may_hold, now);
+        // once: for each look; owners that are being deleted are few.
         inner.owners.retain(|_, hold| hold.freed.is_none_or(|freed| now.saturating_sub(freed) < FREE_MAX));
         if !may_hold {
             inner.owners.clear();
@@ -112,24 +116,21 @@ impl Holds {
             let Some(hold) = inner.owners.get_mut(uid).filter(|hold| hold.purpose == *purpose) else {
                 continue;
             };
-            // set: uids.
-            let is_named = looked.named.contains(uid);
-            let is_free = looked.away.is_empty() && !is_named;
+            let keeper = looked.named.get(uid);
+            let is_free = looked.away.is_empty() && keeper.is_none();
             let is_late = now.saturating_sub(hold.since) >= DELAY_MAX;
-            // A dependent that is there and blocks its owner does so for as long as it takes.
-            let gives_up = is_late && (*purpose == Purpose::Orphan || !is_named);
-            if !is_free && !gives_up {
+            if !is_free && !is_late {
                 continue;
             }
             hold.freed = Some(now);
             if !is_free && let Some(left_out) = DELAYED.pass_at(Moment(now)) {
-                let servers = &looked.away;
                 tracing::warn!(
                     uid,
                     ?purpose,
-                    ?servers,
+                    away = ?looked.away,
+                    keeper,
                     left_out,
-                    "an owner goes although not all aggregated servers could be asked for its dependents"
+                    "an owner goes although dependents at aggregated servers may name it"
                 );
             }
         }
@@ -141,8 +142,8 @@ mod tests {
     use super::*;
 
     fn looked(away: &[&str], named: &[&str]) -> Looked {
-        let texts = |of: &[&str]| of.iter().map(|text| (*text).to_owned()).collect();
-        Looked { away: texts(away), named: texts(named) }
+        let named = named.iter().map(|uid| ((*uid).to_owned(), "v1.a".to_owned())).collect();
+        Looked { away: away.iter().map(|text| (*text).to_owned()).collect(), named }
     }
 
     fn holding() -> Holds {
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_away_delays_an_owner_for_a_bounded_time_and_a_dependent_that_blocks_it_does_not() {
+    fn neither_a_server_that_is_away_nor_a_dependent_delays_an_owner_without_a_bound() {
         let holds = holding();
         for (uid, purpose) in [("o", Purpose::Orphan), ("f", Purpose::Foreground), ("b", Purpose::Foreground)]
         {
@@ -183,7 +184,7 @@ mod tests {
         holds.end(&awaited, &found, DELAY_MAX - Duration::from_secs(1));
         assert_eq!(kept(), [true, true, true]);
         holds.end(&awaited, &found, DELAY_MAX);
-        assert_eq!(kept(), [false, false, true]);
+        assert_eq!(kept(), [false, false, false]);
     }
 
     #[test]

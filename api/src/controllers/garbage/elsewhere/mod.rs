@@ -3,7 +3,7 @@
 //! Owns looking for them, by lists of metadata: once a minute, and once a second while an owner waits for what is found. Those whose
 //! last owner has ended are deleted, references to others are taken away, and an owner that is deleted with `Orphan` or in the
 //! foreground stays until its dependents at these servers have lost their references, or are gone ([`holds`]). Resources count that
-//! discovery tells can be listed and deleted. The collector of what this server keeps runs beside all that, and waits for none of it.
+//! discovery tells can be listed, changed and deleted. The collector of what this server keeps runs beside all that, and waits for none of it.
 //!
 //!     pages -> questions to owners' servers -> (barrier) -> verdict -> write
 //!
@@ -24,21 +24,24 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use orch_bounded::WarningLimit;
 use orch_raft::Store;
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use self::ends::Ends;
-use self::holds::Looked;
+use self::holds::{DELAY_MAX, Looked};
 pub(super) use self::holds::{Holds, Purpose};
-use self::look::{Look, Target};
+use self::look::{AWAY, Look, Place, Target};
 use self::verdict::Rules;
-use super::remote_owners::Asking;
+use super::sightings::Sightings;
 use super::storages;
-use crate::aggregation::Remote;
 use crate::aggregation::described::Description;
-use crate::controllers::client::{Client, for_each};
+use crate::aggregation::{API_SERVICES, Remote};
+use crate::controllers::client::{Client, Moment, for_each};
+use crate::controllers::turns::changed_within;
 use crate::error::ApiError;
 use crate::follow::{Applied, Follower};
 
@@ -50,6 +53,9 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// A look is followed by a rest of this many times its own length, also while an owner waits.
 const REST: u32 = 4;
+
+/// Limits warnings of servers that were not looked at as a whole.
+static PARTIAL: WarningLimit<Moment> = WarningLimit::new();
 
 /// Servers that are looked at at the same time.
 const SERVERS_AT_ONCE: usize = 16;
@@ -106,9 +112,20 @@ pub(super) async fn begin<S: Store>(client: &Client<S>, holds: &Holds) {
     holds.refresh(!servers.targets.is_empty(), client.store().elapsed());
 }
 
+/// What a leader remembers from look to look.
+#[derive(Default)]
+struct Memory {
+    sightings: Mutex<Sightings>,
+    /// Where the last look at a server stopped, by the name of its APIService.
+    stopped: HashMap<Arc<str>, Place>,
+    /// Since when a server has not shown all of its objects, by the same.
+    partial: HashMap<Arc<str>, Duration>,
+}
+
 /// Collects dependents at aggregated servers. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>, holds: &Holds) -> Result<Infallible, ApiError> {
-    let (store, asking, mut servers) = (client.store(), Asking::new(), Servers::default());
+    let (store, mut servers, mut memory) = (client.store(), Servers::default(), Memory::default());
+    let mut registered = [store.subscribe(&API_SERVICES.into())];
     let mut ends: Option<Mutex<Follower<Ends>>> = None;
     let (mut due, mut rested) = (Duration::ZERO, Duration::ZERO);
     loop {
@@ -117,18 +134,18 @@ pub(super) async fn run<S: Store>(client: &Client<S>, holds: &Holds) -> Result<I
         holds.refresh(!servers.targets.is_empty(), store.elapsed());
         if servers.targets.is_empty() {
             // Ends are read from the history again when there is a server.
-            ends = None;
-            store.sleep(SOON).await;
+            (ends, memory) = (None, Memory::default());
+            let wait = (!servers.by_version.is_empty()).then_some(SOON);
+            changed_within(store, &mut registered, wait).await;
             continue;
         }
         let storages = storages(&client.registry());
         let ends =
             ends.get_or_insert_with(|| Mutex::new(Follower::new(Ends::new(storages.clone()), &applied)));
-        ends.get_mut().value_mut().follow(storages);
-        ends.get_mut().advance(&applied);
+        ends.get_mut().advance(&applied).follow(&storages);
         let began = store.elapsed();
         if began >= due || began >= rested && holds.is_any_awaited() {
-            look_at_all(client, holds, (&servers, &asking, ends)).await?;
+            look_at_all(client, holds, (&servers, &*ends), &mut memory).await?;
             let now = store.elapsed();
             (due, rested) = (now + EVERY, now + now.saturating_sub(began) * REST);
         }
@@ -139,26 +156,57 @@ pub(super) async fn run<S: Store>(client: &Client<S>, holds: &Holds) -> Result<I
 async fn look_at_all<S: Store>(
     client: &Client<S>,
     holds: &Holds,
-    (servers, asking, ends): (&Servers, &Asking, &Mutex<Follower<Ends>>),
+    (servers, ends): (&Servers, &Mutex<Follower<Ends>>),
+    memory: &mut Memory,
 ) -> Result<(), ApiError> {
-    let (awaited, registry) = (holds.awaited(), client.registry());
-    let rules = Rules { registry: &registry, servers: &servers.by_version, awaited: &awaited };
-    let look = Look { client, asking, rules, ends };
-    let targets = servers.targets.iter().cloned();
-    let looks = for_each(targets, SERVERS_AT_ONCE, |target| look.at(target)).await;
-    let mut all = Looked::default();
-    for looked in looks {
-        let Looked { away, named } = looked?;
-        all.away.extend(away);
-        all.named.extend(named);
+    let (awaited, registry, decoding) = (holds.awaited(), client.registry(), Semaphore::new(1));
+    let rules = Rules { registry: &registry, servers: &servers.by_version };
+    let Memory { sightings, stopped, partial } = memory;
+    let look = Look { client, rules, ends, sightings, decoding: &decoding };
+    let begin = |(remote, _): &Target| stopped.get(&remote.name).cloned();
+    let targets: Vec<(Target, Option<Place>)> =
+        servers.targets.iter().map(|target| (target.clone(), begin(target))).collect();
+    let look = &look;
+    let look_at = |(target, begin): (Target, Option<Place>)| async move {
+        let name = target.0.name.clone();
+        (name, look.at(target, begin).await)
+    };
+    let looks = for_each(targets, SERVERS_AT_ONCE, look_at).await;
+    let (mut all, now) = (Looked::default(), client.store().elapsed());
+    let (before, was_partial) = (std::mem::take(stopped), std::mem::take(partial));
+    for (name, outcome) in looks {
+        let outcome = outcome?;
+        all.named.extend(outcome.named.into_iter().map(|uid| (uid, name.to_string())));
+        let Some(reason) = outcome.partial else { continue };
+        if !was_partial.contains_key(&name)
+            && let Some(left_out) = PARTIAL.pass_at(client.moment())
+        {
+            tracing::warn!(
+                server = &*name,
+                reason,
+                left_out,
+                "not all objects of an aggregated server were looked at"
+            );
+        }
+        let since = was_partial.get(&name).copied().unwrap_or(now);
+        // One that stays so holds up nobody for ever.
+        if now.saturating_sub(since) < DELAY_MAX {
+            all.away.insert(name.to_string());
+        }
+        partial.insert(name.clone(), since);
+        // One that was not asked goes on where it stopped before.
+        if let Some(place) = outcome.stopped.or_else(|| before.get(&name).cloned().filter(|_| reason == AWAY))
+        {
+            stopped.insert(name, place);
+        }
     }
-    holds.end(&awaited, &all, client.store().elapsed());
+    holds.end(&awaited, &all, now);
     Ok(())
 }
 
-/// Whether objects of a resource, an item of aggregated discovery, can be listed and deleted.
+/// Whether objects of a resource, an item of aggregated discovery, can be listed, changed and deleted.
 fn is_collected(resource: &Value) -> bool {
     let verbs = resource.texts("verbs");
     // few: the verbs of one resource, of a document of bounded size.
-    verbs.contains(&"list") && verbs.contains(&"delete")
+    ["list", "patch", "delete"].iter().all(|verb| verbs.contains(verb))
 }

@@ -1,8 +1,9 @@
 //! Decides on one dependent at an aggregated server: a function of a state, the ends that were seen, and the answers about owners that
 //! other servers keep.
 //!
-//! Owns the rules, which are those of [`super::super::decide`] but for one: an owner that this cluster keeps is gone only if its end
-//! was seen. An absent one may be yet to come with an import, or be of a time that the state was taken back behind.
+//! Owns the rules, which are those of [`super::super::decide`] but for two. An owner that this cluster keeps is gone only if its end
+//! was seen: an absent one may be yet to come with an import, or be of a time that the state was taken back behind. And an owner that waits is
+//! waited for no longer by a dependent of which another owner is unknown.
 //!
 //! Invariant: a dependent is deleted only if all of its owners are gone or wait for it; one that cannot be looked up keeps it.
 //! Invariant: the state and the answers are newer than the dependent: an owner absent in them is gone for good.
@@ -15,15 +16,13 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 
 use super::super::graph::ObjectRef;
+use super::super::ownership::{FOREGROUND, ORPHAN, Ownership};
 use super::super::remote_owners::{Answer, Question};
+use super::super::sightings::Sightings;
 use super::dependent::Dependent;
 use super::ends::Ends;
-use super::holds::Purpose;
 use crate::aggregation::Remote;
 use crate::registry::Registry;
-
-/// Owners of one dependent that are asked for at other servers. One that names more stays.
-const OWNERS_MAX: usize = 16;
 
 /// State of the object that an owner reference names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,22 +46,28 @@ pub(super) enum Verdict {
     Owners(Vec<Value>),
 }
 
-/// Input of verdicts, but for the state.
+/// The kinds of owners, and where they are.
 #[derive(Clone, Copy)]
 pub(super) struct Rules<'a> {
     pub(super) registry: &'a Registry,
     /// Aggregated servers by group and version, as `apiVersion` has them. Clients choose the names: keyed hashes.
     pub(super) servers: &'a HashMap<String, Arc<Remote>>,
-    /// Owners that are held until no dependent names them.
-    pub(super) awaited: &'a BTreeMap<String, Purpose>,
+}
+
+/// What is known of owners.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    /// Behind a barrier.
+    pub(super) state: &'a State,
+    pub(super) ends: &'a Ends,
+    /// Of other servers.
+    pub(super) answers: &'a BTreeMap<Question, Answer>,
+    pub(super) sightings: &'a Sightings,
 }
 
 impl Rules<'_> {
     /// The questions for owners of `dependent` at other servers.
     pub(super) fn questions(&self, dependent: &Dependent) -> Vec<(Question, Arc<Remote>)> {
-        if dependent.owners.len() > OWNERS_MAX {
-            return Vec::new();
-        }
         let asked = dependent.owners.iter().filter_map(|reference| {
             // once: looked up by hash.
             let server = self.servers.get(reference.text("apiVersion"))?;
@@ -71,16 +76,18 @@ impl Rules<'_> {
         asked.collect()
     }
 
-    /// The verdict on `dependent` in `state`, and which awaited owners it is in the way of.
+    /// The verdict on `dependent` by what is `known`, and which awaited owners it is in the way of.
+    ///
+    /// # Errors
+    /// A stored owner cannot be read.
     pub(super) fn judge(
         &self,
         dependent: &Dependent,
-        state: &State,
-        ends: &Ends,
-        answers: &BTreeMap<Question, Answer>,
-    ) -> (Verdict, BTreeSet<String>) {
-        let find = |reference| (self.owner(dependent, reference, (state, ends), answers), reference);
-        let owners: Vec<(Owner, &Value)> = dependent.owners.iter().map(find).collect();
+        known: Known<'_>,
+    ) -> Result<(Verdict, BTreeSet<String>), serde_json::Error> {
+        let find = |reference| Ok((self.owner(dependent, reference, known)?, reference));
+        let owners: Vec<(Owner, &Value)> =
+            dependent.owners.iter().map(find).collect::<Result<_, serde_json::Error>>()?;
         let is_in_the_way = |owner: Owner, reference: &Value| match owner {
             Owner::Orphaning => true,
             Owner::Waiting => reference.flag("blockOwnerDeletion"),
@@ -88,49 +95,48 @@ impl Rules<'_> {
         };
         let in_the_way = owners.iter().filter(|(owner, reference)| is_in_the_way(*owner, reference));
         let in_the_way = in_the_way.map(|(_, reference)| reference.text("uid").to_owned()).collect();
-        (verdict(&owners, dependent.is_terminating), in_the_way)
+        Ok((verdict(&owners, dependent.is_terminating), in_the_way))
     }
 
     fn owner(
         &self,
         dependent: &Dependent,
         reference: &Value,
-        (state, ends): (&State, &Ends),
-        answers: &BTreeMap<Question, Answer>,
-    ) -> Owner {
+        known: Known<'_>,
+    ) -> Result<Owner, serde_json::Error> {
         let uid = reference.text("uid");
-        match self.awaited.get(uid) {
-            Some(Purpose::Orphan) => return Owner::Orphaning,
-            Some(Purpose::Foreground) => return Owner::Waiting,
-            None => {}
-        }
         if let Some(server) = self.servers.get(reference.text("apiVersion")) {
-            return match answers.get(&Question::of(server, reference, &dependent.namespace)) {
-                Some(Answer::Missing) => Owner::Absent,
-                Some(Answer::Found { uid: found, .. }) if found != uid => Owner::Absent,
-                Some(Answer::Found { is_waiting: true, .. }) => Owner::Waiting,
+            let took_along = known.sightings.took_along(&server.name, uid);
+            let absent = if took_along { Owner::Absent } else { Owner::Unknown };
+            return Ok(match known.answers.get(&Question::of(server, reference, &dependent.namespace)) {
+                Some(Answer::Missing) => absent,
+                Some(Answer::Found { uid: found, .. }) if found != uid => absent,
+                // The policy of its deletion may change until it is gone.
+                Some(Answer::Found { is_waiting: true, .. } | Answer::Unknown) | None => Owner::Unknown,
                 Some(Answer::Found { is_waiting: false, .. }) => Owner::Live,
-                Some(Answer::Unknown) | None => Owner::Unknown,
-            };
+            });
         }
-        match self.is_stored(dependent, reference, state) {
-            true => Owner::Live,
-            false if ends.has_ended(uid) => Owner::Absent,
-            false => Owner::Unknown,
-        }
-    }
-
-    /// Whether this cluster keeps the owner.
-    fn is_stored(&self, dependent: &Dependent, reference: &Value, state: &State) -> bool {
+        let ended = if known.ends.has_ended(uid) { Owner::Absent } else { Owner::Unknown };
         let found = self.registry.find_named(reference.text("apiVersion"), reference.text("kind"));
-        let Some(resource) = found else { return false };
+        let Some(resource) = found else { return Ok(ended) };
         let name = reference.text("name");
         let path = match (resource.namespaced, &*dependent.namespace) {
+            // It names no namespace to look in.
+            (true, "") => return Ok(Owner::Unknown),
             (true, namespace) => format!("{namespace}/{name}"),
             (false, _) => name.to_owned(),
         };
         let owner = ObjectRef { storage: resource.storage.clone(), path: path.into() };
-        owner.find(state).is_some_and(|owner| owner.index.uid == reference.text("uid"))
+        match owner.find(known.state).filter(|owner| owner.index.uid == uid) {
+            None => Ok(ended),
+            Some(owner) if !owner.index.terminating => Ok(Owner::Live),
+            // As it is now: the policy of its deletion may change.
+            Some(owner) => Ok(match Ownership::of(&owner)? {
+                held if held.is_held_by(ORPHAN) => Owner::Orphaning,
+                held if held.is_held_by(FOREGROUND) => Owner::Waiting,
+                _ => Owner::Live,
+            }),
+        }
     }
 }
 
@@ -146,8 +152,15 @@ fn verdict(owners: &[(Owner, &Value)], is_terminating: bool) -> Verdict {
         return without(|owner| owner == Owner::Orphaning);
     }
     let is_lost = any(Owner::Absent) || any(Owner::Waiting);
-    if is_terminating || any(Owner::Unknown) || !is_lost {
+    if is_terminating || !is_lost {
         return Verdict::Nothing;
+    }
+    if any(Owner::Unknown) {
+        // An owner that waits goes without it, as beside one that is live; whether others are gone is not known.
+        return match any(Owner::Waiting) {
+            true => without(|owner| owner == Owner::Waiting),
+            false => Verdict::Nothing,
+        };
     }
     if any(Owner::Live) {
         return without(|owner| owner != Owner::Live);
@@ -157,9 +170,69 @@ fn verdict(owners: &[(Owner, &Value)], is_terminating: bool) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    use orch_proto::brand::ORCH;
     use orch_schema::json;
 
+    use super::super::dependent::Page;
     use super::*;
+    use crate::controllers::testing::Fixture;
+
+    /// An object in `namespace` that names `owner`, of a kind of the core group.
+    fn dependent(namespace: &str, (kind, name, uid): (&str, &str, &str)) -> Dependent {
+        let owner = json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": uid});
+        let metadata = json!({
+            "name": "d", "namespace": namespace, "uid": "u-d", "resourceVersion": "7", "ownerReferences": [owner],
+        });
+        let list = json!({"kind": "ThingList", "items": [{"metadata": metadata}]});
+        Page::read(list.to_string().as_bytes(), 1).unwrap().dependents.remove(0)
+    }
+
+    /// The verdict on `dependent` in the state of `fixture`, where the objects `ended` have ended.
+    fn judged(fixture: &Fixture, dependent: &Dependent, ended: &[&str]) -> Verdict {
+        let (registry, servers) = (Registry::builtin(&ORCH), HashMap::new());
+        let mut ends = Ends::default();
+        ended.iter().for_each(|uid| ends.remember_uid(uid));
+        let known = Known {
+            state: &fixture.state(),
+            ends: &ends,
+            answers: &BTreeMap::new(),
+            sightings: &Sightings::default(),
+        };
+        Rules { registry: &registry, servers: &servers }.judge(dependent, known).unwrap().0
+    }
+
+    #[tokio::test]
+    async fn the_policy_of_an_owners_deletion_counts_as_it_is_now() {
+        let fixture = Fixture::new();
+        fixture.namespace("n").await;
+        let metadata = json!({"name": "o", "finalizers": ["example.com/hold"]});
+        let uid = fixture.create("configmaps", "n", json!({"metadata": metadata})).await;
+        let dependent = dependent("n", ("ConfigMap", "o", &uid));
+        assert_eq!(judged(&fixture, &dependent, &[]), Verdict::Nothing);
+        fixture.delete("configmaps", "n/o", json!({"propagationPolicy": "Foreground"})).await;
+        assert_eq!(judged(&fixture, &dependent, &[]), Verdict::Delete);
+        fixture.delete("configmaps", "n/o", json!({"propagationPolicy": "Orphan"})).await;
+        assert_eq!(judged(&fixture, &dependent, &[]), Verdict::Owners(Vec::new()));
+        fixture.delete("configmaps", "n/o", json!({"propagationPolicy": "Background"})).await;
+        assert_eq!(judged(&fixture, &dependent, &[]), Verdict::Nothing, "it is there until it is gone");
+        assert_eq!(judged(&fixture, &dependent, &[&uid]), Verdict::Nothing, "also if it ended before");
+        fixture.merge("configmaps", "n/o", json!({"metadata": {"finalizers": null}})).await;
+        assert_eq!(judged(&fixture, &dependent, &[]), Verdict::Nothing, "nobody has seen its end");
+        assert_eq!(judged(&fixture, &dependent, &[&uid]), Verdict::Delete);
+    }
+
+    #[tokio::test]
+    async fn an_object_outside_of_namespaces_never_goes_with_one_that_is_in_a_namespace() {
+        let fixture = Fixture::new();
+        fixture.namespace("n").await;
+        let uid = fixture.create("configmaps", "n", json!({"metadata": {"name": "o"}})).await;
+        let of_map = dependent("", ("ConfigMap", "o", &uid));
+        assert_eq!(judged(&fixture, &of_map, &[&uid]), Verdict::Nothing);
+        fixture.delete("configmaps", "n/o", json!({"propagationPolicy": "Foreground"})).await;
+        assert_eq!(judged(&fixture, &of_map, &[&uid]), Verdict::Nothing);
+        let of_node = dependent("", ("Node", "n", "u-n"));
+        assert_eq!(judged(&fixture, &of_node, &["u-n"]), Verdict::Delete);
+    }
 
     #[test]
     fn a_dependent_goes_with_its_last_owner_and_stays_where_one_is_unknown() {
@@ -183,6 +256,8 @@ mod tests {
             (&[4], "stays", "stays"),
             (&[1, 3], "goes", "stays"),
             (&[1, 4], "stays", "stays"),
+            (&[3, 4], "keeps unknown", "stays"),
+            (&[1, 3, 4], "keeps absent unknown", "stays"),
             (&[0, 1], "keeps live", "stays"),
             (&[0, 1, 3], "keeps live", "stays"),
             (&[0, 1, 4], "stays", "stays"),
