@@ -7,7 +7,7 @@
 //! Invariant: no decision depends on this map. While it is empty, each look-up is one atomic load. An entry that a new leader cuts off, or
 //! that comes in a snapshot, is never applied: the next look-up after [`LIFE_MICROS`] takes its context away.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque, btree_map};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
@@ -58,8 +58,8 @@ impl Traces {
         }
         let now = now_micros();
         let mut waiting = self.waiting.lock();
-        if !waiting.contexts.contains_key(&id) {
-            waiting.contexts.insert(id, (now, context));
+        if let btree_map::Entry::Vacant(place) = waiting.contexts.entry(id) {
+            place.insert((now, context));
             waiting.order.push_back((now, id));
         }
         waiting.forget_old(now);
