@@ -3,6 +3,7 @@
 //! Owns a session with the program: its own home, the administrator's certificate, output as text. The everyday
 //! commands are tested here, others by subject in the modules below.
 
+mod aggregated;
 mod bootstrap;
 mod credentials;
 mod custom;

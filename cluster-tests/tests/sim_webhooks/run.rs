@@ -16,10 +16,11 @@ use orch_cluster_tests::sim::world::World;
 use orch_raft::transport::NodeId;
 use serde_json::Value;
 
+use super::clients::Patience;
 use super::hosts::{Hosts, configurations, path_of};
 use super::judge::{Counts, judge};
 use super::plant::Plant;
-use super::writers::{OBJECTS, Seen, Writer};
+use super::writers::{CODES, OBJECTS, Seen, Writer};
 
 /// Virtual time of clients and faults.
 const LENGTH_MIN: Duration = Duration::from_secs(5);
@@ -35,10 +36,7 @@ const FAULTS_PERCENT: u64 = 70;
 const GIVEN_UP: Duration = Duration::from_secs(30);
 
 /// Within this time every member must serve once nothing is wrong, and webhooks that answer must be asked again.
-const SERVED_MAX: Duration = Duration::from_secs(40);
-
-/// Pause between two looks.
-const LOOK: Duration = Duration::from_millis(100);
+const PATIENCE: Patience = Patience { look: Duration::from_millis(100), longest: Duration::from_secs(40) };
 
 /// Clients that write.
 const WRITERS: u64 = 4;
@@ -82,7 +80,7 @@ async fn live(world: &World, hosts: &Hosts, seen: &Arc<Seen>, plant: Option<Plan
     world.members().into_iter().for_each(|node| world.start(node));
     drop(spawn_detached(Operator::new(world, FOUNDER).found()));
     let settler = Writer::new(world, SETTLER, seen, plant);
-    await_service(&settler, "the start").await;
+    PATIENCE.await_service(settler.session(), &CODES, "the start").await;
     configure(&settler).await;
     let clients = (1..=WRITERS).map(|number| Writer::new(world, number, seen, plant));
     let clients: Vec<_> = clients.map(|client| spawn_detached(client.write())).collect();
@@ -106,18 +104,9 @@ async fn live(world: &World, hosts: &Hosts, seen: &Arc<Seen>, plant: Option<Plan
     }
     // Requests that their clients gave up may still be carried out.
     NodeRuntime::sleep(GIVEN_UP).await;
-    await_service(&settler, "the last fault").await;
+    PATIENCE.await_service(settler.session(), &CODES, "the last fault").await;
     for node in world.members() {
         await_write(&settler, node).await;
-    }
-}
-
-/// Waits until every member answers.
-async fn await_service(client: &Writer, when: &str) {
-    for node in client.world().members() {
-        let what = format!("n{} serves nothing after {when}", node.0);
-        let path = "/api/v1/namespaces/default";
-        until(client, &what, async || client.ask(node, "GET", path, &Value::Null).await == Some(200)).await;
     }
 }
 
@@ -125,14 +114,18 @@ async fn await_service(client: &Writer, when: &str) {
 async fn configure(client: &Writer) {
     for (kind, document) in configurations() {
         let path = path_of(kind);
-        until(client, "the configurations are not stored", async || {
-            matches!(client.ask(client.pick(), "POST", &path, &document).await, Some(201 | 409))
-        })
-        .await;
+        PATIENCE
+            .until(client.world(), "the configurations are not stored", async || {
+                matches!(client.ask(client.pick(), "POST", &path, &document).await, Some(201 | 409))
+            })
+            .await;
         for node in client.world().members() {
             let what = format!("n{} does not have the configurations", node.0);
             let path = format!("{path}/sim");
-            until(client, &what, async || client.ask(node, "GET", &path, &Value::Null).await == Some(200))
+            PATIENCE
+                .until(client.world(), &what, async || {
+                    client.ask(node, "GET", &path, &Value::Null).await == Some(200)
+                })
                 .await;
         }
     }
@@ -141,20 +134,12 @@ async fn configure(client: &Writer) {
 /// Waits until `node` creates an object. A webhook refuses some.
 async fn await_write(client: &Writer, node: NodeId) {
     let (what, name) = (format!("n{} stores nothing in the end", node.0), format!("last-{}", node.0));
-    until(client, &what, async || client.create(node, &name).await == Some(201)).await;
+    PATIENCE.until(client.world(), &what, async || client.create(node, &name).await == Some(201)).await;
     let path = format!("{OBJECTS}/{name}");
     let what = format!("n{} does not have what it stored", node.0);
-    until(client, &what, async || client.ask(node, "GET", &path, &Value::Null).await == Some(200)).await;
-}
-
-/// Asks again until `is_done`; the run fails after [`SERVED_MAX`].
-async fn until(client: &Writer, what: &str, mut is_done: impl AsyncFnMut() -> bool) {
-    let (began, world) = (NodeRuntime::elapsed(), client.world());
-    while world.failure().is_none() && !is_done().await {
-        if NodeRuntime::elapsed() - began > SERVED_MAX {
-            world.fail(format_args!("{what} within {SERVED_MAX:?}"));
-        }
-        NodeRuntime::sleep(LOOK).await;
-        world.observe_logs();
-    }
+    PATIENCE
+        .until(client.world(), &what, async || {
+            client.ask(node, "GET", &path, &Value::Null).await == Some(200)
+        })
+        .await;
 }

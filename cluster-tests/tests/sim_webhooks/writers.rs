@@ -6,20 +6,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
-use http::Request;
 use orch_cluster_tests::sim::session::Session;
 use orch_cluster_tests::sim::world::World;
 use orch_raft::transport::NodeId;
 use serde_json::{Value, json};
 
+use super::clients::{ask, request_with};
 use super::plant::Plant;
 
 /// Names of objects: few, so that clients collide.
 const NAMES: usize = 5;
 
 /// Codes that a correct server answers to a correct request: refused, gone, taken or changed, too many, a webhook failed, not now.
-const CODES: [u16; 9] = [200, 201, 403, 404, 409, 429, 500, 503, 504];
+pub(crate) const CODES: [u16; 9] = [200, 201, 403, 404, 409, 429, 500, 503, 504];
 
 /// The path of the objects.
 pub(crate) const OBJECTS: &str = "/api/v1/namespaces/default/configmaps";
@@ -52,6 +51,11 @@ impl Writer {
         self.session.world()
     }
 
+    /// The session of the client.
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
     /// A member at random.
     pub(crate) fn pick(&self) -> NodeId {
         self.session.pick()
@@ -59,22 +63,7 @@ impl Writer {
 
     /// Sends a request to `node`; its code. One that no correct server answers fails the run.
     pub(crate) async fn ask(&self, node: NodeId, method: &str, path: &str, body: &Value) -> Option<u16> {
-        let answer = self.session.http(node, request(method, path, body)).await;
-        let (client, node) = (self.session.client(), node.0);
-        let told = |what: &dyn std::fmt::Display| {
-            self.world().trace().event(format_args!("c{client} n{node} {method} {path}: {what}"));
-        };
-        let (code, body) = match answer {
-            Ok(answered) => answered,
-            Err(gone) => {
-                told(&format_args!("{gone:?}"));
-                return None;
-            }
-        };
-        told(&code);
-        if !CODES.contains(&code) {
-            self.world().fail(format_args!("n{node} answers {code} to {method} {path}: {body}"));
-        }
+        let (code, _) = ask(&self.session, &CODES, node, request_with(method, path, body)).await?;
         match code {
             403 => self.seen.denied.fetch_add(1, Ordering::Relaxed),
             500 => self.seen.failed.fetch_add(1, Ordering::Relaxed),
@@ -123,12 +112,4 @@ impl Writer {
             "data": {"token": format!("{prefix}{number}")},
         })
     }
-}
-
-/// A request; `Value::Null`: without a body.
-fn request(method: &str, path: &str, body: &Value) -> Request<Bytes> {
-    let bytes = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-    let request = Request::builder().method(method).uri(format!("http://member:80{path}"));
-    let request = request.header("content-type", "application/json").header("accept", "application/json");
-    request.body(bytes).expect("clients send valid requests")
 }

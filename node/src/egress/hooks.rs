@@ -14,6 +14,7 @@ use futures::future::BoxFuture;
 use orch_api::egress::{EgressError, Outgoing, Reach, Reply};
 use orch_api::webhook::{Call, Caller};
 use parking_lot::Mutex;
+use tokio::sync::OnceCell;
 
 use super::hook_users::{HookUsers, UserKey};
 use super::{Bounds, Credentials, Origin, Target, Trust};
@@ -45,7 +46,8 @@ struct Server {
 }
 
 struct Known {
-    target: Arc<Target>,
+    /// Made by the first call, for those that come meanwhile, too: its authorities are parsed once.
+    target: Arc<OnceCell<Arc<Target>>>,
     asked: Instant,
 }
 
@@ -72,13 +74,41 @@ impl Inner {
             authorities: call.authorities.clone(),
             user: user.map(|(key, _)| key),
         };
-        if let Some(known) = self.targets.lock().get_mut(&server) {
+        let known = self.known(server);
+        let make = || async {
+            let pair = user.and_then(|(_, identity)| identity.pair.clone());
+            let credentials = user.map_or(Credentials::None, |(_, identity)| identity.credentials.clone());
+            self.make(call, pair, credentials).await
+        };
+        known.get_or_try_init(make).await.cloned()
+    }
+
+    /// The place of a target, made where there is none.
+    fn known(&self, server: Server) -> Arc<OnceCell<Arc<Target>>> {
+        let mut targets = self.targets.lock();
+        if let Some(known) = targets.get_mut(&server) {
             known.asked = Instant::now();
-            return Ok(known.target.clone());
+            return known.target.clone();
         }
+        if targets.len() >= TARGETS_MAX {
+            let oldest =
+                targets.iter().min_by_key(|(_, known)| known.asked).map(|(server, _)| server.clone());
+            oldest.and_then(|oldest| targets.remove(&oldest));
+        }
+        let target: Arc<OnceCell<Arc<Target>>> = Arc::default();
+        targets.insert(server, Known { target: target.clone(), asked: Instant::now() });
+        target
+    }
+
+    /// A target for `call`, which is shown `pair`.
+    async fn make(
+        &self,
+        call: &Call,
+        pair: Option<(Vec<u8>, Vec<u8>)>,
+        credentials: Credentials,
+    ) -> Result<Arc<Target>, EgressError> {
         // The machine's authorities are a file of some hundred certificates.
-        let (authorities, pair) =
-            (call.authorities.clone(), user.and_then(|(_, identity)| identity.pair.clone()));
+        let authorities = call.authorities.clone();
         let made = tokio::task::spawn_blocking(move || {
             let pair = pair.as_ref().map(|(certificate, key)| (certificate.as_slice(), key.as_slice()));
             Trust::of_object(authorities.as_deref(), pair)
@@ -87,22 +117,9 @@ impl Inner {
         // A node that stops starts no more such work.
         let made = made.await.map_err(|error| failed(error.to_string()))?;
         let trust = made.map_err(|error| failed(orch_serving::Causes(&error).to_string()))?;
-        let credentials = user.map_or(Credentials::None, |(_, identity)| identity.credentials.clone());
         let mut target = Target::bounded(self.reach.clone(), &trust, credentials, BOUNDS);
         target.at.clone_from(&call.at);
-        let target = Arc::new(target);
-        let mut targets = self.targets.lock();
-        // Another call may have made it meanwhile: they share connections and places.
-        if let Some(known) = targets.get(&server) {
-            return Ok(known.target.clone());
-        }
-        if targets.len() >= TARGETS_MAX {
-            let oldest =
-                targets.iter().min_by_key(|(_, known)| known.asked).map(|(server, _)| server.clone());
-            oldest.and_then(|oldest| targets.remove(&oldest));
-        }
-        targets.insert(server, Known { target: target.clone(), asked: Instant::now() });
-        Ok(target)
+        Ok(Arc::new(target))
     }
 }
 
@@ -120,5 +137,39 @@ impl Caller for Hooks {
             target.ask_in_time(&request, answer_bytes_max).await
         }
         .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use orch_api::egress::{Scheme, Url};
+    use orch_api::webhook::Purpose;
+
+    use super::*;
+    use crate::certs::Authority;
+
+    #[tokio::test]
+    async fn calls_that_come_together_make_one_target() {
+        let authority = Authority::create("ca", time::OffsetDateTime::now_utc()).unwrap();
+        let url =
+            Url { scheme: Scheme::Https, host: "hook.example".to_owned(), port: 443, target: "/".to_owned() };
+        let call = Call {
+            url,
+            at: None,
+            authorities: Some(authority.pair.certificate.as_bytes().into()),
+            document: bytes::Bytes::new(),
+            timeout: Duration::from_secs(1),
+            answer_bytes_max: 1 << 10,
+            purpose: Purpose::Mutating,
+            trace: None,
+        };
+        let hooks = Hooks::new(Reach::of_objects(true), HookUsers::default());
+        let made = futures::future::join_all((0..16).map(|_| hooks.0.target(&call))).await;
+        let first = made[0].as_ref().unwrap();
+        assert!(made.iter().all(|made| made.as_ref().is_ok_and(|target| Arc::ptr_eq(target, first))));
+        let broken = Call { authorities: Some(b"no certificate".as_slice().into()), ..call };
+        assert!(hooks.0.target(&broken).await.is_err() && hooks.0.target(&broken).await.is_err());
     }
 }

@@ -1,22 +1,21 @@
 //! Connections of a target that are kept for the next request.
 //!
-//! Owns how many, for how long, and which one is used. A connection of HTTP/1.1 carries one request at a time and is taken out;
-//! one of HTTP/2 carries several and stays. Neither is used beyond its greatest age ([`Sender`]), however often it is.
+//! Owns how many, and which one is used. A connection of HTTP/1.1 carries one request at a time and is taken out; one of HTTP/2
+//! carries several and stays. Neither is used beyond its greatest age ([`Sender`]), however often it is, nor kept when it is idle
+//! ([`super::sweep`]).
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
 use super::Origin;
 use super::exchange::Sender;
-
-/// Time after which a connection that carried nothing is closed: as clients of the reference do. A server whose certificate or
-/// address changed meanwhile is asked anew.
-const IDLE_TIME_MAX: Duration = Duration::from_secs(90);
+use super::sweep::{IDLE_TIME_MAX, Sweep, Swept, look_after};
 
 /// Connections without a request.
 pub(super) struct Idle {
-    kept: Mutex<Vec<Kept>>,
+    shared: Arc<Mutex<Swept<Vec<Kept>>>>,
     count_max: usize,
 }
 
@@ -29,13 +28,14 @@ struct Kept {
 impl Idle {
     /// At most `count_max` connections.
     pub(super) fn of(count_max: usize) -> Idle {
-        Idle { kept: Mutex::default(), count_max }
+        Idle { shared: Arc::default(), count_max }
     }
 
     /// A connection to `origin` that can carry a request.
     pub(super) fn take(&self, origin: &Origin) -> Option<Sender> {
-        let mut kept = self.kept.lock();
-        kept.retain(|own| own.sender.is_usable() && own.since.elapsed() < IDLE_TIME_MAX);
+        let mut shared = self.shared.lock();
+        let kept = &mut shared.kept;
+        kept.sweep();
         // few: at most `count_max`.
         let at = kept.iter().rposition(|own| own.origin == *origin && own.sender.is_ready())?;
         match kept[at].sender.shared() {
@@ -62,9 +62,40 @@ impl Idle {
     }
 
     fn put(&self, origin: Origin, sender: Sender) {
-        let mut kept = self.kept.lock();
-        if kept.len() < self.count_max && sender.is_usable() {
-            kept.push(Kept { origin, sender, since: Instant::now() });
+        let is_kept = {
+            let mut shared = self.shared.lock();
+            let kept = &mut shared.kept;
+            let has_room = kept.len() < self.count_max && sender.is_usable();
+            if has_room {
+                kept.push(Kept { origin, sender, since: Instant::now() });
+            }
+            has_room
+        };
+        if is_kept {
+            look_after(&self.shared);
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.shared.lock().kept.is_empty()
+    }
+
+    /// Lets `span` pass for the connections, as their task would see it.
+    #[cfg(test)]
+    pub(super) fn pass(&self, span: std::time::Duration) {
+        let mut shared = self.shared.lock();
+        let kept = &mut shared.kept;
+        for own in kept.iter_mut() {
+            own.since = own.since.checked_sub(span).expect("the clock began before");
+        }
+        kept.sweep();
+    }
+}
+
+impl Sweep for Vec<Kept> {
+    fn sweep(&mut self) -> bool {
+        self.retain(|own| own.sender.is_usable() && own.since.elapsed() < IDLE_TIME_MAX);
+        !self.is_empty()
     }
 }

@@ -21,6 +21,7 @@ mod idle;
 mod leaf;
 mod proxy_pair;
 mod relays;
+mod sweep;
 mod target_file;
 #[cfg(test)]
 mod tests;

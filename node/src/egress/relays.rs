@@ -1,6 +1,6 @@
 //! The adapter of [`orch_api::aggregation`]: requests to aggregated servers over TLS, with their answers streamed.
 //!
-//! Owns the connections. Requests to a server that speaks HTTP/2 share some ([`shared`]); requests that leave HTTP, and those to
+//! Owns the connections. Requests to a server that speaks HTTP/2 share some ([`shared`]), which end when they are idle; requests that leave HTTP, and those to
 //! servers of HTTP/1.1, have one each, which ends with them. It follows no redirect. Which addresses may be dialled, and who vouches
 //! for a server that an object names, is as for webhooks.
 //!
@@ -33,12 +33,14 @@ use parking_lot::Mutex;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use self::shared::{CONNECTION_WINDOW_BYTES, Carrier, Connections, Place, STREAM_WINDOW_BYTES, Span};
 use super::exchange::{ALIVE_EVERY, ALIVE_WITHIN, HEAD_BYTES_MAX};
 use super::proxy_pair::{Pair, ProxyPair};
+use super::sweep::{Sweep, Swept, look_after};
 use super::{Trust, TrustError, dial};
 use crate::connect::exchange_by;
 
@@ -55,12 +57,17 @@ pub struct Relays(Arc<Inner>);
 struct Inner {
     reach: Reach,
     pair: ProxyPair,
-    servers: Mutex<HashMap<Server, Known>>,
+    servers: Arc<Mutex<Swept<Servers>>>,
 }
+
+/// The servers that are kept ready.
+#[derive(Default)]
+struct Servers(HashMap<Server, Known>);
 
 /// A server that was asked.
 struct Known {
-    settings: Settings,
+    /// Made by the first request, for those that come meanwhile, too: its authorities are parsed once.
+    settings: Arc<OnceCell<Settings>>,
     /// Those of HTTP/2.
     connections: Connections,
     asked: Instant,
@@ -94,7 +101,7 @@ impl fmt::Debug for Relays {
 impl Relays {
     /// Servers at the addresses of `reach`, which are shown the certificate of `pair`.
     pub fn new(reach: Reach, pair: ProxyPair) -> Relays {
-        Relays(Arc::new(Inner { reach, pair, servers: Mutex::default() }))
+        Relays(Arc::new(Inner { reach, pair, servers: Arc::default() }))
     }
 }
 
@@ -164,41 +171,27 @@ impl Inner {
     /// The settings of `server`, made where there are none, and a connection of HTTP/2 that has a place for a request.
     async fn known(&self, server: &Server, span: Span) -> Result<Found, BackendError> {
         let (version, pair) = self.pair.current();
-        if let Some(known) = self.servers.lock().get_mut(server).filter(|known| known.pair == version) {
-            known.asked = Instant::now();
-            let carrier = known.connections.take(span);
-            return Ok(Found { settings: known.settings.clone(), pair: version, carrier });
-        }
-        // The machine's authorities are a file of some hundred certificates.
-        let trust = server.trust.clone();
-        let made = tokio::task::spawn_blocking(move || Settings::of(&trust, pair.as_ref())).await;
-        // A node that stops starts no more such work.
-        let settings = made.map_err(|error| BackendError::Dial(error.to_string()))?;
-        let settings =
-            settings.map_err(|error| BackendError::Dial(format!("tls: {}", orch_serving::Causes(&error))))?;
-        let mut servers = self.servers.lock();
-        // Another request may have made them meanwhile.
-        if servers.get(server).is_none_or(|known| known.pair < version) {
-            if servers.len() >= SERVERS_MAX {
-                let oldest =
-                    servers.iter().min_by_key(|(_, known)| known.asked).map(|(server, _)| server.clone());
-                oldest.and_then(|oldest| servers.remove(&oldest));
-            }
-            let (settings, connections) = (settings.clone(), Connections::default());
-            let known = Known { settings, connections, asked: Instant::now(), pair: version };
-            servers.insert(server.clone(), known);
-        }
-        Ok(Found { settings, pair: version, carrier: None })
+        let (cell, carrier) = {
+            let mut servers = self.servers.lock();
+            let known = servers.kept.of(server, version);
+            (known.settings.clone(), known.connections.take(span))
+        };
+        let settings = cell.get_or_try_init(|| settings_of(server, pair)).await?.clone();
+        Ok(Found { settings, pair: version, carrier })
     }
 
     /// Has other requests to `server` use a connection that was opened with the client's pair of this version, if that is still the
     /// newest one. The result is the place of the first request.
     fn share(&self, (server, pair): (&Server, u64), sender: &http2::SendRequest<Body>, span: Span) -> Place {
-        let mut servers = self.servers.lock();
-        match servers.get_mut(server).filter(|known| known.pair == pair) {
-            Some(known) => known.connections.keep(sender, span),
-            None => shared::unkept(),
-        }
+        let place = {
+            let mut servers = self.servers.lock();
+            match servers.kept.0.get_mut(server).filter(|known| known.pair == pair) {
+                Some(known) => known.connections.keep(sender, span),
+                None => return shared::unkept(),
+            }
+        };
+        look_after(&self.servers);
+        place
     }
 
     async fn dial(
@@ -221,6 +214,46 @@ impl Inner {
         let shaken = shaken.map_err(|_| failed("no handshake in time".to_owned()))?;
         shaken.map_err(|error| failed(error.to_string()))
     }
+}
+
+impl Servers {
+    /// `server`, for requests with the client's pair of this version: connections that were opened with an earlier one take none.
+    fn of(&mut self, server: &Server, version: u64) -> &mut Known {
+        let is_known = self.0.get(server).is_some_and(|known| known.pair >= version);
+        if !is_known && self.0.len() >= SERVERS_MAX {
+            let oldest = self.0.iter().min_by_key(|(_, known)| known.asked).map(|(server, _)| server.clone());
+            oldest.and_then(|oldest| self.0.remove(&oldest));
+        }
+        let new = || Known {
+            settings: Arc::default(),
+            connections: Connections::default(),
+            asked: Instant::now(),
+            pair: version,
+        };
+        let known = self.0.entry(server.clone()).or_insert_with(new);
+        if !is_known {
+            *known = new();
+        }
+        known.asked = Instant::now();
+        known
+    }
+}
+
+impl Sweep for Servers {
+    fn sweep(&mut self) -> bool {
+        // All of them, also behind the first that keeps one.
+        self.0.values_mut().filter_map(|known| known.connections.sweep().then_some(())).count() > 0
+    }
+}
+
+/// TLS settings for `server`, which is shown `pair`.
+async fn settings_of(server: &Server, pair: Option<Pair>) -> Result<Settings, BackendError> {
+    // The machine's authorities are a file of some hundred certificates.
+    let trust = server.trust.clone();
+    let made = tokio::task::spawn_blocking(move || Settings::of(&trust, pair.as_ref())).await;
+    // A node that stops starts no more such work.
+    let settings = made.map_err(|error| BackendError::Dial(error.to_string()))?;
+    settings.map_err(|error| BackendError::Dial(format!("tls: {}", orch_serving::Causes(&error))))
 }
 
 /// `answer`, which has `place` until it has ended.

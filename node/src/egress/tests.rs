@@ -279,6 +279,17 @@ async fn a_connection_beyond_its_greatest_age_takes_no_request() {
     assert_eq!(server.connections.load(Ordering::SeqCst), before + 1);
 }
 
+#[tokio::test]
+async fn a_connection_that_nobody_used_for_a_while_is_closed() {
+    let server = Hostile::start(ok("x")).await;
+    let target = server.target();
+    target.send(server.request()).await.unwrap();
+    target.idle.pass(Duration::from_secs(89));
+    assert!(!target.idle.is_empty());
+    target.idle.pass(Duration::from_secs(1));
+    assert!(target.idle.is_empty());
+}
+
 struct Files {
     directory: tempfile::TempDir,
 }

@@ -5,13 +5,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Request;
 use orch_cluster_tests::sim::session::Session;
 use orch_cluster_tests::sim::world::World;
 use orch_raft::transport::NodeId;
 use parking_lot::Mutex;
-use serde_json::Value;
 
+use super::super::clients::{ask, request};
 use super::backends::{FORGED, NAMES, Sent, things};
 
 /// Codes that a correct server answers: the server's own, and those for one that is away, that this member has not heard of, or too many.
@@ -41,7 +40,8 @@ impl Caller {
             if dice.number(0..6) == 0 {
                 // Discovery, which concerns both servers, and asks neither.
                 let request = request("GET", "/apis").body(Bytes::new());
-                drop(self.ask(node, "/apis", request.expect("clients send valid requests")).await);
+                let request = request.expect("clients send valid requests");
+                drop(ask(&self.session, &CODES, node, request).await);
                 continue;
             }
             self.create(node, name).await;
@@ -66,37 +66,10 @@ impl Caller {
             .header("x-remote-group", FORGED)
             .body(Bytes::from_static(b"{}"))
             .expect("clients send valid requests");
-        let (code, answer) = self.ask(node, &path, request).await?;
+        let (code, answer) = ask(&self.session, &CODES, node, request).await?;
         if code == 201 && answer["token"] != token.as_str() {
             self.session.world().fail(format_args!("n{} answers {path} with {answer}", node.0));
         }
         Some(code)
     }
-
-    async fn ask(&self, node: NodeId, path: &str, request: Request<Bytes>) -> Option<(u16, Value)> {
-        let world = self.session.world();
-        let (client, number) = (self.session.client(), node.0);
-        let answer = self.session.http(node, request).await;
-        let told = |what: &dyn std::fmt::Display| {
-            world.trace().event(format_args!("c{client} n{number} {path}: {what}"));
-        };
-        match answer {
-            Ok((code, body)) => {
-                told(&code);
-                if !CODES.contains(&code) {
-                    world.fail(format_args!("n{number} answers {code} to {path}: {body}"));
-                }
-                Some((code, body))
-            }
-            Err(gone) => {
-                told(&format_args!("{gone:?}"));
-                None
-            }
-        }
-    }
-}
-
-fn request(method: &str, path: &str) -> http::request::Builder {
-    let request = Request::builder().method(method).uri(format!("http://member:80{path}"));
-    request.header("content-type", "application/json").header("accept", "application/json")
 }

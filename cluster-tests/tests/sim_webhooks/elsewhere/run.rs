@@ -22,12 +22,13 @@ use orch_raft::transport::NodeId;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::super::clients::Patience;
 use super::backends::{Backends, MOODY, NAMES, Sent, documents, group};
 use super::callers::Caller;
 use super::converter::{Converter, DEFINITION, STORED, VERSIONS, definition, definitions};
 use super::judge::{Counts, judge_conversions, judge_relayed};
 use super::plant::Plant;
-use super::writers::{Sightings, Writer};
+use super::writers::{CODES, Sightings, Writer};
 
 /// Virtual time of clients and faults.
 const LENGTH_MIN: Duration = Duration::from_secs(5);
@@ -42,14 +43,11 @@ const FAULTS_PERCENT: u64 = 60;
 /// How long a member may still work on requests that nobody waits for.
 const GIVEN_UP: Duration = Duration::from_secs(35);
 
-/// Within this time every member must serve once nothing is wrong, and what is true of a server must show: longer than two looks at it.
-const SERVED_MAX: Duration = Duration::from_secs(90);
-
 /// Longest wait for discovery while a server hangs.
 const DISCOVERY_MAX: Duration = Duration::from_secs(1);
 
-/// Pause between two looks.
-const LOOK: Duration = Duration::from_millis(200);
+/// Within this time every member must serve once nothing is wrong, and what is true of a server must show: longer than two looks at it.
+const PATIENCE: Patience = Patience { look: Duration::from_millis(200), longest: Duration::from_secs(90) };
 
 /// Clients of each kind.
 const WRITERS: u64 = 3;
@@ -110,7 +108,7 @@ async fn live(world: &World, others: &Others) {
     world.members().into_iter().for_each(|node| world.start(node));
     drop(spawn_detached(Operator::new(world, FOUNDER).found()));
     let settler = Writer::new(world, SETTLER, &others.seen);
-    await_service(&settler, "the start").await;
+    PATIENCE.await_service(settler.session(), &CODES, "the start").await;
     prepare(&settler).await;
     let mut clients = Vec::new();
     for number in 1..=WRITERS {
@@ -151,44 +149,48 @@ async fn prepare(client: &Writer) {
     due.extend(NAMES.into_iter().flat_map(documents));
     for (path, document) in due {
         let what = format!("{path} takes nothing");
-        until(client, &what, async || {
-            let answer = client.ask(client.pick(), "POST", &path, &document).await;
-            matches!(answer, Some((201 | 409, _)))
-        })
-        .await;
+        PATIENCE
+            .until(client.world(), &what, async || {
+                let answer = client.ask(client.pick(), "POST", &path, &document).await;
+                matches!(answer, Some((201 | 409, _)))
+            })
+            .await;
     }
     let path = format!("{}/{DEFINITION}", definitions());
-    until(client, "the definition is not in force", async || {
-        let answer = client.ask(client.pick(), "GET", &path, &Value::Null).await;
-        answer.is_some_and(|(code, body)| {
-            let conditions = body["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            // few: the conditions of one definition.
-            code == 200
-                && conditions.iter().any(|own| own["type"] == "Established" && own["status"] == "True")
+    PATIENCE
+        .until(client.world(), "the definition is not in force", async || {
+            let answer = client.ask(client.pick(), "GET", &path, &Value::Null).await;
+            answer.is_some_and(|(code, body)| {
+                let conditions = body["status"]["conditions"].as_array().cloned().unwrap_or_default();
+                // few: the conditions of one definition.
+                code == 200
+                    && conditions.iter().any(|own| own["type"] == "Established" && own["status"] == "True")
+            })
         })
-    })
-    .await;
+        .await;
 }
 
 /// The end of a run, in which one of the servers hangs and nothing else is wrong.
 async fn settle(world: &World, client: &Writer, others: &Others) {
-    await_service(client, "the last fault").await;
+    PATIENCE.await_service(client.session(), &CODES, "the last fault").await;
     let caller = Caller::new(world, SETTLER + 1, &others.sent);
     for node in world.members() {
         let what = format!("n{} shows no list of what it stores", node.0);
         let name = format!("last-{}", node.0);
-        until(client, &what, async || {
-            matches!(client.create(node, VERSIONS[1], &name).await, Some(201 | 409))
-                && client.list(node, VERSIONS[0]).await == Some(200)
-                && client.list(node, VERSIONS[1]).await == Some(200)
-        })
-        .await;
+        PATIENCE
+            .until(client.world(), &what, async || {
+                matches!(client.create(node, VERSIONS[1], &name).await, Some(201 | 409))
+                    && client.list(node, VERSIONS[0]).await == Some(200)
+                    && client.list(node, VERSIONS[1]).await == Some(200)
+            })
+            .await;
         let what = format!("the server that does not hang is not shown by n{}", node.0);
-        until(client, &what, async || {
-            caller.create(node, NAMES[0]).await == Some(201)
-                && freshness(world, node, &NAMES).await == ["Current", "Stale"]
-        })
-        .await;
+        PATIENCE
+            .until(client.world(), &what, async || {
+                caller.create(node, NAMES[0]).await == Some(201)
+                    && freshness(world, node, &NAMES).await == ["Current", "Stale"]
+            })
+            .await;
     }
     end_namespace(client, others).await;
 }
@@ -216,53 +218,38 @@ async fn freshness(world: &World, node: NodeId, names: &[&str]) -> Vec<String> {
 async fn end_namespace(client: &Writer, others: &Others) {
     let (path, left) = ("/api/v1/namespaces/going", "/api/v1/namespaces/going/configmaps/left");
     let of = |name: &str| json!({"metadata": {"name": name}});
-    until(client, "a namespace with an object cannot be made", async || {
-        let node = client.pick();
-        drop(client.ask(node, "POST", "/api/v1/namespaces", &of("going")).await);
-        let maps = "/api/v1/namespaces/going/configmaps";
-        matches!(client.ask(node, "POST", maps, &of("left")).await, Some((201 | 409, _)))
-    })
-    .await;
-    until(client, "a namespace cannot be deleted", async || {
-        // 409: its deletion has begun.
-        matches!(client.ask(client.pick(), "DELETE", path, &Value::Null).await, Some((200 | 202 | 409, _)))
-    })
-    .await;
-    until(client, "a server that hangs stops a namespace from being emptied", async || {
-        let node = client.pick();
-        let is_gone = matches!(client.ask(node, "GET", left, &Value::Null).await, Some((404, _)));
-        let Some((200, namespace)) = client.ask(node, "GET", path, &Value::Null).await else { return false };
-        let told = namespace["status"]["conditions"].to_string();
-        is_gone && told.contains(&group(NAMES[MOODY])) && !told.contains(&group(NAMES[0]))
-    })
-    .await;
-    others.backends.hang(false);
-    until(client, "a namespace stays though all servers answer", async || {
-        matches!(client.ask(client.pick(), "GET", path, &Value::Null).await, Some((404, _)))
-    })
-    .await;
-}
-
-/// Waits until every member answers.
-async fn await_service(client: &Writer, when: &str) {
-    for node in client.world().members() {
-        let what = format!("n{} serves nothing after {when}", node.0);
-        let path = "/api/v1/namespaces/default";
-        until(client, &what, async || {
-            matches!(client.ask(node, "GET", path, &Value::Null).await, Some((200, _)))
+    PATIENCE
+        .until(client.world(), "a namespace with an object cannot be made", async || {
+            let node = client.pick();
+            drop(client.ask(node, "POST", "/api/v1/namespaces", &of("going")).await);
+            let maps = "/api/v1/namespaces/going/configmaps";
+            matches!(client.ask(node, "POST", maps, &of("left")).await, Some((201 | 409, _)))
         })
         .await;
-    }
-}
-
-/// Asks again until `is_done`; the run fails after [`SERVED_MAX`].
-async fn until(client: &Writer, what: &str, mut is_done: impl AsyncFnMut() -> bool) {
-    let (began, world) = (NodeRuntime::elapsed(), client.world());
-    while world.failure().is_none() && !is_done().await {
-        if NodeRuntime::elapsed() - began > SERVED_MAX {
-            world.fail(format_args!("{what} within {SERVED_MAX:?}"));
-        }
-        NodeRuntime::sleep(LOOK).await;
-        world.observe_logs();
-    }
+    PATIENCE
+        .until(client.world(), "a namespace cannot be deleted", async || {
+            // 409: its deletion has begun.
+            matches!(
+                client.ask(client.pick(), "DELETE", path, &Value::Null).await,
+                Some((200 | 202 | 409, _))
+            )
+        })
+        .await;
+    PATIENCE
+        .until(client.world(), "a server that hangs stops a namespace from being emptied", async || {
+            let node = client.pick();
+            let is_gone = matches!(client.ask(node, "GET", left, &Value::Null).await, Some((404, _)));
+            let Some((200, namespace)) = client.ask(node, "GET", path, &Value::Null).await else {
+                return false;
+            };
+            let told = namespace["status"]["conditions"].to_string();
+            is_gone && told.contains(&group(NAMES[MOODY])) && !told.contains(&group(NAMES[0]))
+        })
+        .await;
+    others.backends.hang(false);
+    PATIENCE
+        .until(client.world(), "a namespace stays though all servers answer", async || {
+            matches!(client.ask(client.pick(), "GET", path, &Value::Null).await, Some((404, _)))
+        })
+        .await;
 }

@@ -5,14 +5,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::Request;
 use orch_cluster_tests::sim::session::Session;
 use orch_cluster_tests::sim::world::World;
 use orch_raft::transport::NodeId;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::super::clients::{ask, request_with};
 use super::converter::{DEFINITION, VERSIONS, definitions, object, objects, spec, versions};
 
 /// Names of objects: few, so that clients collide.
@@ -25,7 +24,7 @@ const SIZES: u64 = 1000;
 const PAGE: usize = 2;
 
 /// Codes that a correct server answers: gone, taken or changed, a continue token that is too old, the converter failed, too many, not now.
-const CODES: [u16; 10] = [200, 201, 202, 404, 409, 410, 429, 500, 503, 504];
+pub(crate) const CODES: [u16; 10] = [200, 201, 202, 404, 409, 410, 429, 500, 503, 504];
 
 /// What was shown of one object, or of all at one revision.
 #[derive(Clone, Debug)]
@@ -61,6 +60,11 @@ impl Writer {
         self.session.world()
     }
 
+    /// The session of the client.
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
     /// A member at random.
     pub(crate) fn pick(&self) -> NodeId {
         self.session.pick()
@@ -74,23 +78,7 @@ impl Writer {
         path: &str,
         body: &Value,
     ) -> Option<(u16, Value)> {
-        let answer = self.session.http(node, request(method, path, body)).await;
-        let (client, node) = (self.session.client(), node.0);
-        let told = |what: &dyn std::fmt::Display| {
-            self.world().trace().event(format_args!("c{client} n{node} {method} {path}: {what}"));
-        };
-        let (code, body) = match answer {
-            Ok(answered) => answered,
-            Err(gone) => {
-                told(&format_args!("{gone:?}"));
-                return None;
-            }
-        };
-        told(&code);
-        if !CODES.contains(&code) {
-            self.world().fail(format_args!("n{node} answers {code} to {method} {path}: {body}"));
-        }
-        Some((code, body))
+        ask(&self.session, &CODES, node, request_with(method, path, body)).await
     }
 
     /// Writes and reads until the run calms down.
@@ -207,13 +195,4 @@ fn take_items(list: &mut Value) -> Vec<Value> {
 /// The `resourceVersion` of an object or a list.
 pub(crate) fn revision_of(document: &Value) -> Option<u64> {
     document["metadata"]["resourceVersion"].as_str()?.parse().ok()
-}
-
-/// A request; `Value::Null`: without a body.
-fn request(method: &str, path: &str, body: &Value) -> Request<Bytes> {
-    let content_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-    let bytes = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-    let request = Request::builder().method(method).uri(format!("http://member:80{path}"));
-    let request = request.header("content-type", content_type).header("accept", "application/json");
-    request.body(bytes).expect("clients send valid requests")
 }

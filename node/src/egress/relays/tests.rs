@@ -21,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 use crate::certs::{Authority, Pair, admin_leaf, server_leaf};
+use crate::egress::sweep::IDLE_TIME_MAX;
 
 /// A server that answers with what it was asked: version, method and target. It asks for a client's certificate, and tells whether
 /// there was one.
@@ -252,18 +253,49 @@ async fn requests_that_last_and_more_than_a_connection_carries_have_others() {
 async fn a_connection_that_is_old_or_of_an_earlier_pair_takes_no_request() {
     let (own, relays) = (Own::start(&["h2"], LONG).await, relays(None));
     let server = own.server("s.ns.svc", own.bundle());
-    let kept = || relays.0.servers.lock()[&server].connections.len();
+    let kept = || relays.0.servers.lock().kept.0[&server].connections.len();
     assert!(ask(&relays, server.clone(), "x").await.is_ok());
-    relays.0.servers.lock().get_mut(&server).unwrap().connections.age(Duration::from_secs(600));
+    relays.0.servers.lock().kept.0.get_mut(&server).unwrap().connections.age(Duration::from_secs(600));
     assert!(ask(&relays, server.clone(), "x").await.is_ok());
     assert_eq!((own.count(), kept()), (2, 1));
     // The pair changed while a request with the earlier one opened its connection.
     let (sender, _place) =
-        relays.0.servers.lock().get_mut(&server).unwrap().connections.take(Span::Short).unwrap();
+        relays.0.servers.lock().kept.0.get_mut(&server).unwrap().connections.take(Span::Short).unwrap();
     let earlier = 0;
-    relays.0.servers.lock().get_mut(&server).unwrap().pair = 1;
+    relays.0.servers.lock().kept.0.get_mut(&server).unwrap().pair = 1;
     drop(relays.0.share((&server, earlier), &sender, Span::Short));
     assert_eq!(kept(), 1);
     drop(relays.0.share((&server, 1), &sender, Span::Short));
     assert_eq!(kept(), 2);
+}
+
+#[tokio::test]
+async fn an_idle_connection_ends_and_one_that_carries_a_request_does_not() {
+    let (own, relays) = (Own::start(&["h2"], LONG).await, relays(None));
+    let server = own.server("s.ns.svc", own.bundle());
+    let watch = unread(&relays, &server, Span::Long).await;
+    assert!(ask(&relays, server.clone(), "x").await.is_ok());
+    let sweep = || {
+        let mut servers = relays.0.servers.lock();
+        servers.kept.0.get_mut(&server).unwrap().connections.idle(IDLE_TIME_MAX);
+        servers.kept.sweep();
+        servers.kept.0[&server].connections.len()
+    };
+    assert_eq!(sweep(), 1, "the watch stays");
+    drop(watch);
+    assert_eq!(sweep(), 0);
+    assert!(ask(&relays, server.clone(), "x").await.is_ok());
+    assert_eq!(own.count(), 3);
+}
+
+#[tokio::test]
+async fn requests_that_come_together_find_the_authorities_parsed_once() {
+    let (own, relays) = (Own::start(&["h2"], LONG).await, relays(None));
+    let server = own.server("s.ns.svc", own.bundle());
+    let asked = (0..16).map(|_| relays.0.known(&server, Span::Short));
+    let found = futures::future::join_all(asked).await;
+    let first = found[0].as_ref().unwrap();
+    assert!(found.iter().all(|found| {
+        found.as_ref().is_ok_and(|found| Arc::ptr_eq(&found.settings.any, &first.settings.any))
+    }));
 }
