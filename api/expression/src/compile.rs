@@ -136,7 +136,8 @@ impl Compiler<'_> {
             return Ok(Node::Constant(converted));
         }
         let is_condition = name == NOT_STRICTLY_FALSE;
-        Ok(Node::Call(Box::new(Call { code, price, arguments, is_condition })))
+        let function = resolved.function;
+        Ok(Node::Call(Box::new(Call { function, code, price, arguments, is_condition })))
     }
 
     /// The node of an operator that does not evaluate all of its operands, and of what is done in place.

@@ -402,7 +402,7 @@ mod tests {
         let types = AdmissionTypes::of("brand");
         let scope =
             types.scope(&AdmissionVariable::ALL, Libraries { mutations: true, ..Libraries::default() });
-        let made = |source: &str| -> Result<(String, String), String> {
+        let evaluated = |source: &str, root: &str| -> Result<(String, String), String> {
             let ast = Ast::check(source, &scope, &mut Allowance::of(u64::MAX)).unwrap();
             let ast = ast.map_err(|error| error.to_string())?;
             let of = ast.result().to_string();
@@ -413,14 +413,25 @@ mod tests {
             let mut budget = Budget::of(1_000_000);
             let value = program.evaluate(&variables, Limits::CALL, &mut budget);
             let value = value.map_err(|error| error.to_string())?;
-            Ok((of, value.to_document(MUTATED_OBJECT)?.to_string()))
+            Ok((of, value.to_document(root)?.to_string()))
         };
+        let made = |source: &str| evaluated(source, MUTATED_OBJECT);
+        let made_as = |source: &str, root: &str| evaluated(source, root).map(|(_, document)| document);
         let (of, document) =
             made("Object{spec: Object.spec{n: object.spec.n + 1, ?m: optional.none(), l: [{'a': 1}]}}")
                 .unwrap();
         assert_eq!((of.as_str(), document.as_str()), ("Object", r#"{"spec":{"n":3,"l":[{"a":1}]}}"#));
         let path = "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b'), value: 'x'}].map(p, p.path)";
         assert_eq!(made(path).unwrap().1, r#"["/metadata/labels/a~1b"]"#);
+        let put =
+            "[JSONPatch{op: 'add', path: '/spec', value: Object.spec{n: 1, deep: Object.spec.deep{a: 2}}}]";
+        let patch = made_as(put, JSON_PATCH).unwrap();
+        assert_eq!(patch, r#"[{"op":"add","path":"/spec","value":{"n":1,"deep":{"a":2}}}]"#);
+        let told = made_as(
+            "[JSONPatch{op: 'add', path: '/', value: Object.spec{deep: Object.other{}}}]",
+            JSON_PATCH,
+        );
+        assert!(told.unwrap_err().contains("expected \"Object.spec.deep\""));
         for (source, reason) in [
             (
                 "Object{spec: Object.status{}}",

@@ -14,7 +14,7 @@ use crate::cost::{Estimate, Sizes, estimate};
 use crate::error::{CompileError, EvaluationError};
 use crate::evaluate::{Budget, Lazies, Limits, Parts, Run, evaluate};
 use crate::parse::{Parsed, parse};
-use crate::pattern::PatternLimits;
+use crate::pattern::{PatternError, PatternLimits};
 use crate::reads::reads;
 use crate::scope::{Scope, Variables};
 use crate::tree::{Node, Standing};
@@ -126,13 +126,20 @@ impl Program {
         &self.result
     }
 
-    /// The first pattern of a match that cannot be used, as a fault of compiling. One whose places are asked for is a fault of the
-    /// evaluation.
-    pub fn pattern_fault(&self) -> Option<CompileError> {
+    /// The reason why the expression is refused for a pattern that stands in it, in the words of the reference: one of a match that
+    /// cannot be used, or one whose places are asked for and which is none. One of the latter that is too large is a fault of the
+    /// evaluation, as where it is known there only.
+    pub fn refusal(&self) -> Option<String> {
         let mut matched = self.patterns.iter().filter(|pattern| !pattern.is_searched);
-        let faulty = matched.find(|pattern| pattern.compiled.is_err())?;
-        let fault = (faulty.offset, "invalid matches argument".to_owned());
-        Some(CompileError::at_places(&self.source, vec![fault]))
+        if let Some(faulty) = matched.find(|pattern| pattern.compiled.is_err()) {
+            let fault = (faulty.offset, "invalid matches argument".to_owned());
+            let fault = CompileError::at_places(&self.source, vec![fault]);
+            return Some(format!("compilation failed: {fault}"));
+        }
+        self.patterns.iter().find_map(|pattern| match &pattern.compiled {
+            Err(reason @ PatternError::Invalid(_)) => Some(format!("program instantiation failed: {reason}")),
+            _ => None,
+        })
     }
 
     /// Steps of matching the standing pattern `source`, for each byte of the text; one that cannot be used fails at once.

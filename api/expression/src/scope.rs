@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::types::{Branded, Type};
+use crate::value::{DURATION, TIMESTAMP};
 
 /// Members of objects.
 pub trait Objects: Send + Sync {
@@ -138,6 +139,20 @@ impl Scope {
     /// `of` as messages write it.
     pub(crate) fn written<'a>(&self, of: &'a Type) -> Branded<'a> {
         Branded(of, self.brand)
+    }
+
+    /// The name that values of the type `of` have for it, as messages write it.
+    pub(crate) fn named(&self, of: &Type) -> String {
+        match of {
+            Type::List(_) => "list".to_owned(),
+            Type::Map(_) => "map".to_owned(),
+            Type::Optional(_) => "optional_type".to_owned(),
+            Type::Type(_) => "type".to_owned(),
+            Type::Null => "null_type".to_owned(),
+            Type::Duration => DURATION.to_owned(),
+            Type::Timestamp => TIMESTAMP.to_owned(),
+            other => self.written(other).to_string(),
+        }
     }
 
     pub(crate) fn libraries(&self) -> Libraries {

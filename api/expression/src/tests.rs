@@ -148,11 +148,64 @@ fn expressions_have_the_values_of_the_language() {
         "cel.bind(x, [1, 2], x + x == [1, 2, 1, 2])",
         "(false && self.none.a) == false && (self.none.a || true) && (true ? true : self.none)",
         "[1, 0].exists(x, 1 / x == 1) && ![0].exists(x, x == 1)",
+        "!has(self.name.app) && !self.?name.?app.hasValue() && !self.name[?0].hasValue() && !has(self.nil.a)",
+        "self.name.orValue('x') == 'web' && dyn(self.name.or(optional.of(1))) == 'web'",
+        "string(timestamp('2026-01-01T01:00:00+05:00')) == '2026-01-01T01:00:00+05:00'",
+        "timestamp('2026-01-01T01:00:00+05:00').getHours() == 20",
+        "timestamp('2026-01-01T01:00:00+05:00').getHours('+05:00') == 1",
+        "string(timestamp('2026-01-01T01:00:00+05:00') + duration('1h')) == '2026-01-01T02:00:00+05:00'",
+        "'abc'.indexOf('', -1) == -1 && 'abc'.lastIndexOf('', 9) == 9 && 'abc'.indexOf('c', 3) == -1",
+        "string(1e6) == '1e+06' && string(123456.0) == '123456' && string(1.5e-7) == '1.5e-07'",
+        "[dyn(1), self.name].min() == 1 && [dyn(2), self.name].max() == 2 && [dyn(1), self.name].isSorted()",
+        "url('https://x/a?k=v#f').getQuery() == {'k': ['v']} && url('/a#b').getEscapedPath() == '/a'",
+        "'%s'.format([b'a']) == 'a' && '%s'.format([[b'a', b'\u{e9}']]) == '[b\"a\", b\"\u{e9}\"]'",
+        "'%s'.format([[1.5, 1.0 / 0.0, 0.0 / 0.0]]) == '[1.500000, \"+Inf\", \"NaN\"]'",
+        "'%f %f %e'.format([1.0 / 0.0, 'NaN', '-Infinity']) == '\u{221e} NaN -\u{221e}'",
+        "'%e'.format([2.71828]) == '2.718280\u{202f}\u{d7}\u{202f}10\u{2070}\u{2070}'",
+        "'%.2e'.format([12345.6]) == '1.234560\u{202f}\u{d7}\u{202f}10\u{2070}\u{2074}'",
+        "'%.2f'.format([-0.0]) == '0.00' && '%.0f'.format([2.5]) == '2' && '%.1f'.format([-1234567.25]) == '-1,234,567.2'",
         "-(-3) == 3 && 7 / 2 == 3 && -7 / 2 == -3 && -7 % 2 == -1 && 1.0 / 0.0 > 1.0",
     ] {
         let value = evaluate(source);
         if value.as_deref() != Ok("true") {
             wrong.push(format!("{source}: {value:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn calls_that_no_overload_takes_are_named_as_in_the_reference() {
+    let mut wrong = Vec::new();
+    for (source, words) in [
+        ("self.name + 1", ""),
+        ("self.name > 1", ""),
+        ("!self.name", ""),
+        ("1 in self.name", ""),
+        ("self.name - 1", ""),
+        ("self.on + 1", ": _+_"),
+        ("self.nil > 1", ": _>_"),
+        ("self.ratio % 2", ": _%_"),
+        ("size(self.replicas)", ": size"),
+        ("self.replicas.matches('a' + 'b')", ": matches"),
+        ("self.replicas.matches('a')", ""),
+        ("self.replicas.startsWith('a')", ": startsWith(int, string)"),
+        ("self.name.substring(self.name)", ": substring(string, string)"),
+        ("int(self.on)", ": int(bool)"),
+        ("string(self.labels)", ": string(map)"),
+        ("self.args.sum()", ": sum(list)"),
+        ("self.ports.isSorted()", ": isSorted(list)"),
+        ("[dyn(1), self.name].sum()", ""),
+        ("self.replicas.flatten()", ": int.flatten()"),
+        ("self.replicas.flatten(1)", ": int.flatten(int)"),
+        ("self.replicas.sort()", ": sort"),
+        ("sets.contains(self.name, [1])", ": sets.contains(string, list)"),
+        ("self.name.getHours()", ": getHours(string)"),
+        ("self.replicas.hasValue()", ": hasValue(int)"),
+    ] {
+        let told = evaluate(source);
+        if told.as_ref().err() != Some(&format!("no such overload{words}")) {
+            wrong.push(format!("{source}: {told:?}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -182,8 +235,52 @@ fn faults_of_evaluations_have_the_words_of_the_reference() {
         ("self.name && true", "no such overload"),
         ("self.name ? 1 : 2", "no such overload"),
         ("[1, 2].all(x, self.none)", "no such key: none"),
+        ("self.name.app", "no such key: app"),
+        ("self.nil.app", "no such key: app"),
+        ("self.args.name", "unsupported index type 'string' in list"),
+        ("has(self.args.name)", "unsupported index type 'string' in list"),
+        ("self.args['a']", "unsupported index type 'string' in list"),
+        ("self.args[1.5]", "unsupported index value 1.5 in list"),
+        ("self.labels[self.nil]", "invalid qualifier type: types.Null"),
+        ("self.name.all(x, true)", "got 'types.String', expected iterable type"),
+        ("self.nil.exists(x, y, true)", "unsupported comprehension range type: types.Null"),
+        ("[?self.name]", "cannot initialize optional list element from non-optional value web"),
+        ("{?'a': self.name}", "cannot initialize optional entry 'a' from non-optional value web"),
+        ("optional.unwrap([self.name])", "value web is not optional"),
+        ("0.0 / 0.0 < 1.0", "NaN values cannot be ordered"),
+        ("duration(self.replicas)", "type conversion error from 'int' to 'google.protobuf.Duration'"),
+        ("duration('2562047h') + duration('2562047h')", "integer overflow"),
+        ("timestamp('9999-12-31T00:00:00Z') + duration('24h')", "timestamp overflow"),
+        ("uint('+5')", "type conversion error from 'string' to 'uint'"),
+        ("double('1e400')", "type conversion error from 'string' to 'double'"),
+        ("'a'.find('a' + '(')", "Illegal regex: error parsing regexp: missing closing ): `a(`"),
+        ("'a'.indexOf('b', -1)", "index out of range: -1"),
+        ("[dyn('a'), self.replicas].join()", "join: invalid input: 3"),
         ("quantity('x')", "quantities must match the regular expression"),
         ("ip('::ffff:1.2.3.4')", "IPv4-mapped IPv6 address"),
+        (
+            "'%d'.format([dyn('NaN')])",
+            "error during formatting: decimal clause can only be used on integers, was given string",
+        ),
+        (
+            "'%s'.format([dyn(ip('1.2.3.4'))])",
+            "error during formatting: string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given net.IP",
+        ),
+        (
+            "'%s'.format([dyn([optional.of(1)])])",
+            "error during formatting: no formatting function for optional_type",
+        ),
+        (
+            "'%s'.format([b'\\xff'])",
+            "error during formatting: could not convert argument \"invalid UTF-8 in bytes, cannot convert to string\" to string",
+        ),
+        ("('%s' + ' %s').format([1])", "index 1 out of range"),
+        ("('a' + '%').format([1])", "unexpected end of string"),
+        ("('a' + '%').format([])", "index 0 out of range"),
+        (
+            "('a' + '%y').format([1])",
+            "could not parse formatting clause: unrecognized formatting clause \"y\"",
+        ),
         ("lists.range(100000000)", "operation cancelled: actual cost limit exceeded"),
     ] {
         let told = evaluate(source);

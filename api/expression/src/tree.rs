@@ -1,7 +1,7 @@
 //! Compiled expressions: trees whose names are places and whose functions are code.
 
 use crate::cost::Price;
-use crate::functions::Code;
+use crate::functions::{Code, Function};
 use crate::pattern::{Pattern, PatternError};
 use crate::value::Val;
 
@@ -64,6 +64,8 @@ pub(crate) struct Select {
 /// A call.
 #[derive(Debug)]
 pub(crate) struct Call {
+    pub(crate) function: &'static Function,
+    /// That of the function, or of one of its overloads.
     pub(crate) code: Code,
     pub(crate) price: Price,
     pub(crate) arguments: Box<[Node]>,

@@ -16,7 +16,6 @@ impl<'a> Checker<'a> {
         }
         let Some(target) = call.target.as_deref() else {
             let arguments: Vec<Type> = call.args.iter().map(|argument| self.check(argument)).collect();
-            self.check_literals(call);
             return self.named(id, call.func_name.trim_start_matches('.'), Style::Global, arguments);
         };
         // A name before the function may be a part of the function's own: `sets.contains`.

@@ -1,10 +1,8 @@
-//! Types of literals of lists and maps, and literals that functions refuse. Parts of different types make `dyn`; where
-//! that is refused, [`super::mixed`] does it.
+//! Types of literals of lists and maps. Parts of different types make `dyn`; where that is refused, [`super::literals`] does it.
 
-use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, StructExpr};
+use cel::common::ast::{EntryExpr, IdedExpr, ListExpr, MapExpr, StructExpr};
 
 use super::Checker;
-use crate::library::times;
 use crate::types::Type;
 
 impl<'a> Checker<'a> {
@@ -88,17 +86,5 @@ impl<'a> Checker<'a> {
             return self.unknowns.more_general(before, next);
         }
         Type::Dyn
-    }
-
-    /// Refuses literals that a conversion would fail for in each evaluation. Patterns are compiled, and refused, later.
-    pub(super) fn check_literals(&mut self, call: &CallExpr) {
-        let (None, [argument]) = (&call.target, call.args.as_slice()) else { return };
-        let Expr::Literal(LiteralValue::String(text)) = &argument.expr else { return };
-        let fault = match call.func_name.as_str() {
-            "duration" if times::parse_duration(text.inner()).is_none() => "invalid duration argument",
-            "timestamp" if times::parse_timestamp(text.inner()).is_none() => "invalid timestamp argument",
-            _ => return,
-        };
-        self.fault(argument.id, fault.to_owned());
     }
 }

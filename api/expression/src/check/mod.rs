@@ -6,8 +6,9 @@
 
 mod call;
 mod comprehension;
+mod formats;
 mod literal;
-mod mixed;
+mod literals;
 mod select;
 #[cfg(test)]
 mod tests;
@@ -87,10 +88,10 @@ pub(crate) fn check(parsed: &Parsed, scope: &Scope) -> Result<Checked, CompileEr
     for one in found.types.values_mut() {
         *one = checker.unknowns.resolved(one);
     }
-    let mixed = mixed::faults(&parsed.expression, &found, scope).into_iter();
-    let mixed: Vec<_> = mixed.map(|(id, fault)| (parsed.offset(id), fault)).collect();
-    if !mixed.is_empty() {
-        return Err(CompileError::at_places(parsed.source(), mixed));
+    let refused = literals::faults(&parsed.expression, &found, scope).into_iter();
+    let refused: Vec<_> = refused.map(|(id, fault)| (parsed.offset(id), fault)).collect();
+    if !refused.is_empty() {
+        return Err(CompileError::at_places(parsed.source(), refused));
     }
     Ok(found)
 }

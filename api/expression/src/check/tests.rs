@@ -37,6 +37,9 @@ fn expressions_have_types() {
         ("claims.x == 'a'", "bool"),
         ("[]", "list(dyn)"),
         ("[dyn(1), object.x]", "list(dyn)"),
+        ("[dyn(1)].sort()", "dyn"),
+        ("[].sort()", "list(int)"),
+        ("['b'].sortBy(x, [x][0])", "list(string)"),
         ("'%s %s %s'.format([1, 'a', {1: 'a', 'b': [2, '']}])", "string"),
         ("{'a': [1]}", "map(string, list(int))"),
         ("old.orValue(1)", "int"),
@@ -92,6 +95,30 @@ fn faults_are_told_in_the_words_of_the_reference() {
         ),
         ("duration('x')", "invalid duration argument"),
         ("timestamp('x')", "invalid timestamp argument"),
+        ("duration(1)", "invalid duration argument"),
+        ("timestamp(253402300800)", "invalid timestamp argument"),
+        (
+            "'%d'.format(['a'])",
+            "1:14: error during formatting: decimal clause can only be used on integers, was given string",
+        ),
+        (
+            "'%s'.format([[1, {'a': optional.of(1)}]])",
+            "doubles, maps, lists, types, durations, and timestamps, was given optional_type",
+        ),
+        (
+            "'%f'.format([1])",
+            "error during formatting: fixed-point clause can only be used on doubles, was given int",
+        ),
+        ("'%x'.format([1.5])", "hex, was given double"),
+        ("'%s'.format([1, 2])", "too many arguments supplied to string.format (expected 1, got 2)"),
+        ("'%s %s'.format([1])", "index 1 out of range"),
+        ("'%'.format([])", "unexpected end of string"),
+        ("'%y'.format([1])", "could not parse formatting clause: unrecognized formatting clause \"y\""),
+        (
+            "[{'a': 1}].isSorted()",
+            "found no matching overload for 'isSorted' applied to 'list(map(string, int)).()'",
+        ),
+        ("[[1]].sort()", "found no matching overload for 'sort' applied to 'list(list(int)).()'"),
         ("Point{x: 1}", "undeclared reference to 'Point' (in container '')"),
         ("[1].all(x, x)", "found no matching overload for '_&&_' applied to '(bool, int)'"),
     ] {
@@ -109,6 +136,13 @@ fn faults_are_told_in_the_words_of_the_reference() {
         let told = check(source).unwrap_err();
         assert!(told.contains(message), "{source}: {told}");
     }
+}
+
+#[test]
+fn literals_are_looked_at_where_types_have_no_fault() {
+    let told = check("duration('x') == y && '%d'.format(['a']) == ''").unwrap_err();
+    assert!(told.contains("undeclared reference to 'y'"), "{told}");
+    assert!(!told.contains("invalid duration") && !told.contains("formatting"), "{told}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Loops over lists and maps.
 
 use super::{Outcome, Run, evaluate, truth};
-use crate::error::no_overload;
+use crate::error::fault;
 use crate::tree::Fold;
 use crate::value::Val;
 
@@ -35,7 +35,10 @@ pub(super) fn fold<'v>(run: &mut Run<'v>, one: &'v Fold) -> Outcome<'v> {
                 }
             }
         }
-        _ => return Err(no_overload()),
+        other if one.has_two_variables => {
+            return Err(fault(format!("unsupported comprehension range type: {}", other.program_name())));
+        }
+        other => return Err(fault(format!("got '{}', expected iterable type", other.program_name()))),
     }
     let result = evaluate(run, &one.result);
     run.slots[one.accumulator] = Ok(Val::Null);

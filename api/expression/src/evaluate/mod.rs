@@ -18,7 +18,8 @@ pub use self::meter::{Budget, Limits};
 pub(crate) use self::meter::{Parts, Run};
 use crate::cost;
 use crate::error::{EvaluationError, Failure, fault, no_overload};
-use crate::functions::Code;
+use crate::functions::{Code, guards};
+use crate::library::access::no_index;
 use crate::library::strings::{find_all_standing, find_standing};
 use crate::tree::{Append, Bind, Call, Entry, Find, Insert, Item, Matches, Node, Select, Wanted};
 use crate::value::{Key, MadeMap, Map, Val};
@@ -79,7 +80,9 @@ fn member<'v>(run: &mut Run<'v>, select: &'v Select) -> Outcome<'v> {
         Val::Map(map) => map.member(&select.field).ok_or_else(|| no_such_key(&select.field))?.checked(),
         Val::Optional(None) => Ok(Val::NONE),
         Val::Optional(Some(value)) => optional_of(&value, &select.field),
-        _ => Err(no_overload()),
+        Val::List(_) => Err(no_index(&Val::text(&*select.field))),
+        // Nothing else has members.
+        _ => Err(no_such_key(&select.field)),
     }
 }
 
@@ -95,7 +98,8 @@ fn optional_of<'v>(value: &Val<'v>, name: &str) -> Outcome<'v> {
             Some(value) => value.checked().map(Val::some),
             None => Ok(Val::NONE),
         },
-        _ => Err(no_overload()),
+        Val::List(_) => Err(no_index(&Val::text(name))),
+        _ => Ok(Val::NONE),
     }
 }
 
@@ -105,13 +109,17 @@ fn has<'v>(run: &mut Run<'v>, select: &'v Select) -> Outcome<'v> {
         return lazy::has(run, select);
     }
     match evaluate(run, &select.operand)? {
-        Val::Map(map) => Ok(Val::Bool(map.has_member(&select.field))),
-        Val::Optional(None) => Ok(Val::Bool(false)),
-        Val::Optional(Some(value)) => match &*value {
-            Val::Map(map) => Ok(Val::Bool(map.has_member(&select.field))),
-            _ => Err(no_overload()),
-        },
-        _ => Err(no_overload()),
+        Val::Optional(Some(value)) => has_member(&value, &select.field),
+        other => has_member(&other, &select.field),
+    }
+}
+
+/// What is neither an object nor a list has no members.
+fn has_member<'v>(value: &Val<'v>, name: &str) -> Outcome<'v> {
+    match value {
+        Val::Map(map) => Ok(Val::Bool(map.has_member(name))),
+        Val::List(_) => Err(no_index(&Val::text(name))),
+        _ => Ok(Val::Bool(false)),
     }
 }
 
@@ -164,8 +172,8 @@ fn optional_or<'v>(run: &mut Run<'v>, one: &'v Node, other: &'v Node) -> Outcome
             second @ Val::Optional(_) => Ok(second),
             _ => Err(no_overload()),
         },
-        Val::Optional(Some(_)) => Ok(first),
-        _ => Err(no_overload()),
+        // A value that is no optional is the result, as in the reference.
+        first => Ok(first),
     }
 }
 
@@ -176,7 +184,7 @@ fn optional_or_value<'v>(run: &mut Run<'v>, one: &'v Node, other: &'v Node) -> O
     match first {
         Val::Optional(None) => evaluate(run, other),
         Val::Optional(Some(value)) => Ok((*value).clone()),
-        _ => Err(no_overload()),
+        first => Ok(first),
     }
 }
 
@@ -190,10 +198,25 @@ fn call<'v>(run: &mut Run<'v>, call: &'v Call) -> Outcome<'v> {
         };
         arguments.push(value);
     }
-    let result = (call.code)(run, &arguments)?;
+    let result = match (call.code)(run, &arguments) {
+        Ok(result) => result,
+        Err(failure) => return Err(named(call, &arguments, failure)),
+    };
     let cost = cost::actual(call.price, &arguments, &result);
     run.charge(cost)?;
     Ok(result)
+}
+
+/// The fault of a call whose arguments have other types than its function takes names them.
+#[cold]
+fn named(call: &Call, arguments: &[Val<'_>], failure: Failure) -> Failure {
+    match &*failure {
+        EvaluationError::NoSuchOverload(text) if text.is_empty() => {
+            let text = guards::mismatch(call.function, arguments);
+            Box::new(EvaluationError::NoSuchOverload(text))
+        }
+        _ => failure,
+    }
 }
 
 /// A fault in an argument is that of the call, but for the condition of a loop, which goes on behind a fault.
@@ -257,7 +280,11 @@ fn list<'v>(run: &mut Run<'v>, items: &'v [Item]) -> Outcome<'v> {
         match value {
             Val::Optional(None) => {}
             Val::Optional(Some(value)) => values.push((*value).clone()),
-            _ => return Err(no_overload()),
+            other => {
+                let reason =
+                    format!("cannot initialize optional list element from non-optional value {other}");
+                return Err(fault(reason));
+            }
         }
     }
     run.charge(cost::LIST)?;
@@ -275,7 +302,11 @@ fn map<'v>(run: &mut Run<'v>, entries: &'v [Entry], object: Option<&'v Arc<str>>
             value = match value {
                 Val::Optional(None) => continue,
                 Val::Optional(Some(value)) => (*value).clone(),
-                _ => return Err(no_overload()),
+                other => {
+                    let reason =
+                        format!("cannot initialize optional entry '{key}' from non-optional value {other}");
+                    return Err(fault(reason));
+                }
             };
         }
         if matches!(key, Val::Double(_)) {

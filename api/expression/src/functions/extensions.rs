@@ -59,7 +59,7 @@ pub(super) const ALL: &[Declared] = &[
         strings::find_all,
         &[("string.(string) -> list(string)", Find), ("string.(string, int) -> list(string)", Find)],
     ),
-    ("isSorted", lists::is_sorted, &[("list(A).() -> bool", Traverse)]),
+    ("isSorted", lists::is_sorted, SORTED),
     (
         "sum",
         lists::sum,
@@ -78,8 +78,8 @@ pub(super) const ALL: &[Declared] = &[
         collections::flatten,
         &[("list(list(A)).() -> list(A)", Flatten), ("list(dyn).(int) -> list(dyn)", Flatten)],
     ),
-    ("sort", collections::sort, &[("list(A).() -> list(A)", Sort)]),
-    ("@sortByAssociatedKeys", collections::sort_by_keys, &[("list(A).(list(B)) -> list(A)", SortByKeys)]),
+    ("sort", collections::sort, SORT),
+    ("@sortByAssociatedKeys", collections::sort_by_keys, SORT_BY_KEYS),
     ("distinct", collections::distinct, &[("list(A).() -> list(A)", Distinct)]),
     ("reverse", collections::reverse, &[("list(A).() -> list(A)", CopyList)]),
     ("lists.range", collections::range, &[("(int) -> list(int)", RangeList)]),
@@ -162,4 +162,38 @@ const EXTREME: &[(&str, Price)] = &[
     ("list(timestamp).() -> timestamp", Traverse),
     ("list(string).() -> string", Traverse),
     ("list(bytes).() -> bytes", Traverse),
+];
+
+/// Lists whose values have an order.
+const SORTED: &[(&str, Price)] = &[
+    ("list(int).() -> bool", Traverse),
+    ("list(uint).() -> bool", Traverse),
+    ("list(double).() -> bool", Traverse),
+    ("list(bool).() -> bool", Traverse),
+    ("list(duration).() -> bool", Traverse),
+    ("list(timestamp).() -> bool", Traverse),
+    ("list(string).() -> bool", Traverse),
+    ("list(bytes).() -> bool", Traverse),
+];
+
+const SORT: &[(&str, Price)] = &[
+    ("list(int).() -> list(int)", Sort),
+    ("list(uint).() -> list(uint)", Sort),
+    ("list(double).() -> list(double)", Sort),
+    ("list(bool).() -> list(bool)", Sort),
+    ("list(duration).() -> list(duration)", Sort),
+    ("list(timestamp).() -> list(timestamp)", Sort),
+    ("list(string).() -> list(string)", Sort),
+    ("list(bytes).() -> list(bytes)", Sort),
+];
+
+const SORT_BY_KEYS: &[(&str, Price)] = &[
+    ("list(A).(list(int)) -> list(A)", SortByKeys),
+    ("list(A).(list(uint)) -> list(A)", SortByKeys),
+    ("list(A).(list(double)) -> list(A)", SortByKeys),
+    ("list(A).(list(bool)) -> list(A)", SortByKeys),
+    ("list(A).(list(duration)) -> list(A)", SortByKeys),
+    ("list(A).(list(timestamp)) -> list(A)", SortByKeys),
+    ("list(A).(list(string)) -> list(A)", SortByKeys),
+    ("list(A).(list(bytes)) -> list(A)", SortByKeys),
 ];

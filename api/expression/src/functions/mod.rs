@@ -1,10 +1,11 @@
 //! The table of functions and operators: the one list of what the language has here.
 //!
 //! Owns, for each function, its overloads with their types and prices, and the code that evaluates it. Checking, cost and
-//! evaluation read this table, so that none of them has a list of its own. The code of a function looks at the values it
+//! evaluation read this table, so that none of them has a list of its own. [`guards`] names calls that no overload takes. The code of a function looks at the values it
 //! gets: with `dyn` arguments the overload is known in the evaluation only.
 
 mod extensions;
+pub(crate) mod guards;
 mod server;
 mod standard;
 

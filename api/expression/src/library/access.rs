@@ -2,19 +2,23 @@
 
 use crate::error::{EvaluationError, Failure, fault, no_overload};
 use crate::evaluate::{Outcome, Run};
-use crate::value::{Key, List, Map, Val};
+use crate::value::{List, Map, Val, whole};
 
-/// The place that `index` names in a list of `length` items; numbers of all types count as their integer.
+/// The place that `index` names in a list; numbers of all types count as their integer.
 fn place(index: &Val<'_>) -> Result<Option<usize>, Failure> {
-    match index {
-        Val::Int(number) => Ok(usize::try_from(*number).ok()),
-        Val::Uint(number) => Ok(usize::try_from(*number).ok()),
-        Val::Double(number) => match Key::of(&Val::Double(*number)) {
-            Some(Key::Int(whole)) => Ok(usize::try_from(whole).ok()),
-            _ => Err(fault(format!("unsupported index value: {number}"))),
-        },
-        _ => Err(no_overload()),
-    }
+    let integer = match index {
+        Val::Int(number) => Some(*number),
+        Val::Uint(number) => i64::try_from(*number).ok(),
+        Val::Double(number) => whole(*number),
+        other => return Err(no_index(other)),
+    };
+    let integer = integer.ok_or_else(|| fault(format!("unsupported index value {index} in list")))?;
+    Ok(usize::try_from(integer).ok())
+}
+
+/// The fault of a value by which no list is read.
+pub(crate) fn no_index(index: &Val<'_>) -> Failure {
+    fault(format!("unsupported index type '{}' in list", index.type_name()))
 }
 
 fn item<'v>(list: &List<'v>, index: &Val<'v>) -> Result<Option<Val<'v>>, Failure> {
@@ -24,8 +28,13 @@ fn item<'v>(list: &List<'v>, index: &Val<'v>) -> Result<Option<Val<'v>>, Failure
 fn entry<'v>(map: &Map<'v>, key: &Val<'v>) -> Result<Option<Val<'v>>, Failure> {
     match key {
         Val::Bool(_) | Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Text(_) => Ok(map.find(key)),
-        _ => Err(no_overload()),
+        other => Err(no_key(other)),
     }
+}
+
+/// The fault of a value that is no key.
+fn no_key(key: &Val<'_>) -> Failure {
+    fault(format!("invalid qualifier type: {}", key.program_name()))
 }
 
 fn no_such_key(key: &Val<'_>) -> Failure {
@@ -40,6 +49,8 @@ pub(crate) fn index<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v
         [Val::Map(map), key] => entry(map, key)?.ok_or_else(|| no_such_key(key))?.checked(),
         [Val::Optional(None), _] => Ok(Val::NONE),
         [Val::Optional(Some(value)), key] => optional(value, key),
+        // Nothing else has members.
+        [_, key] => Err(no_such_key(key)),
         _ => Err(no_overload()),
     }
 }
@@ -48,8 +59,7 @@ fn optional<'v>(value: &Val<'v>, key: &Val<'v>) -> Outcome<'v> {
     let found = match value {
         Val::List(list) => item(list, key)?,
         Val::Map(map) if map.has(key) => entry(map, key)?,
-        Val::Map(_) => None,
-        _ => return Err(no_overload()),
+        _ => None,
     };
     match found {
         Some(value) => value.checked().map(Val::some),

@@ -154,7 +154,7 @@ fn target(question: &mut Question) -> &mut ResourceTarget {
 }
 
 fn is_blank(argument: Option<&Val<'_>>) -> bool {
-    matches!(argument, Some(Val::Text(text)) if text.is_empty())
+    matches!(argument, Some(Val::Text(text)) if text.trim().is_empty())
 }
 
 pub(crate) fn path<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
@@ -178,11 +178,11 @@ pub(crate) fn service_account<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> O
         return Err(no_overload());
     }
     run.make_bytes(size_of::<Check<'_>>() + namespace.len() + name.len())?;
-    if !names::dns1123_label(namespace).is_empty() {
-        return Err(fault("Invalid service account namespace"));
-    }
     if !names::dns1123_subdomain(name).is_empty() {
         return Err(fault("Invalid service account name"));
+    }
+    if !names::dns1123_label(namespace).is_empty() {
+        return Err(fault("Invalid service account namespace"));
     }
     let mut next = (**check).clone();
     next.question.service_account = Some(((&**namespace).into(), (&**name).into()));
@@ -316,11 +316,15 @@ mod tests {
     #[test]
     fn steps_of_a_question_have_the_faults_of_the_reference() {
         for (source, reason) in [
-            ("authorizer.path('').check('get').allowed()", "path must not be empty"),
+            ("authorizer.path(' ').check('get').allowed()", "path must not be empty"),
             ("authorizer.group('').resource('').check('get').allowed()", "resource must not be empty"),
             (
                 "authorizer.serviceAccount('A', 'b').path('/x').check('get').allowed()",
                 "Invalid service account namespace",
+            ),
+            (
+                "authorizer.serviceAccount('A', '_').path('/x').check('get').allowed()",
+                "Invalid service account name",
             ),
             (
                 "authorizer.serviceAccount('a', '_').path('/x').check('get').allowed()",

@@ -2,53 +2,39 @@
 
 use std::fmt::Write;
 
-use super::conversions::of_double;
+use orch_schema::excerpt::quoted;
+
+use super::clauses::{Clause, Clauses, Piece};
+use super::conversions::{NO_TEXT, of_double};
 use super::strings;
 use super::times::{text_of_duration, text_of_timestamp};
 use crate::error::{Failure, fault, no_overload};
 use crate::evaluate::{Outcome, Run};
 use crate::value::{Map, Val};
 
-/// Decimal places where none are given, and at most.
+/// Decimal places where none are given.
 const PLACES: usize = 6;
-const PLACES_MAX: usize = 100;
 /// Bytes that are counted for a number before it is written.
 const NUMBER_BYTES: usize = 128;
 
 pub(crate) fn format<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
-    let [Val::Text(clauses), Val::List(values)] = arguments else { return Err(no_overload()) };
-    run.make_bytes(clauses.len())?;
+    let [Val::Text(text), Val::List(values)] = arguments else { return Err(no_overload()) };
+    run.make_bytes(text.len())?;
     let mut out = String::new();
-    let mut letters = clauses.chars();
     let mut at = 0;
-    while let Some(letter) = letters.next() {
-        if letter != '%' {
-            out.push(letter);
+    let mut pieces = Clauses::of(text);
+    while let Some(piece) = pieces.next() {
+        if let Piece::Plain(text) = piece {
+            out.push_str(text);
             continue;
         }
-        let unfinished = || failed("unexpected end of string");
-        let mut clause = letters.next().ok_or_else(unfinished)?;
-        if clause == '%' {
-            out.push('%');
-            continue;
-        }
-        let mut places = None;
-        if clause == '.' {
-            let mut digits = String::new();
-            clause = loop {
-                let missing = || failed("could not find end of precision specifier");
-                let next = letters.next().ok_or_else(missing)?;
-                if !next.is_ascii_digit() {
-                    break next;
-                }
-                digits.push(next);
-            };
-            let parsed = digits.parse::<usize>().map_err(|_| failed("precision specifier is no number"))?;
-            places = Some(parsed.min(PLACES_MAX));
-        }
-        let value = values.get(at).ok_or_else(|| failed(&format!("index {at} out of range")))?;
+        let value = values.get(at).ok_or_else(|| fault(format!("index {at} out of range")))?.checked()?;
         at += 1;
-        let written = written(run, clause, places.unwrap_or(PLACES), &value)?;
+        if pieces.is_at_end() {
+            return Err(fault("unexpected end of string"));
+        }
+        let clause = pieces.clause().map_err(fault)?;
+        let written = written(run, clause, &value)?;
         run.make_bytes(written.len())?;
         out.push_str(&written);
     }
@@ -56,56 +42,65 @@ pub(crate) fn format<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v
 }
 
 fn failed(reason: &str) -> Failure {
-    fault(format!("error during formatting: {reason}"))
+    fault(format!("{FAILED}{reason}"))
 }
 
-fn refused(what: &str, value: &Val<'_>) -> Failure {
-    failed(&format!("{what}, was given {}", value.type_name()))
+/// How faults of values begin.
+pub(crate) const FAILED: &str = "error during formatting: ";
+
+/// The values that the clause `letter` takes, in the words of the reference.
+pub(crate) fn taken(letter: char) -> &'static str {
+    match letter {
+        'd' => "decimal clause can only be used on integers",
+        'f' => "fixed-point clause can only be used on doubles",
+        'e' => "scientific clause can only be used on doubles",
+        'b' => "only integers and bools can be formatted as binary",
+        'x' | 'X' => "only integers, byte buffers, and strings can be formatted as hex",
+        'o' => "octal clause can only be used on integers",
+        _ => {
+            "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
+        }
+    }
+}
+
+fn refused(letter: char, value: &Val<'_>) -> Failure {
+    failed(&format!("{}, was given {}", taken(letter), value.type_name()))
 }
 
 /// The text of one clause.
-fn written(run: &mut Run<'_>, clause: char, places: usize, value: &Val<'_>) -> Result<String, Failure> {
-    match clause {
-        's' => {
-            let mut text = String::new();
-            plain(run, &mut text, value, false)?;
-            Ok(text)
-        }
+fn written(run: &mut Run<'_>, clause: Clause, value: &Val<'_>) -> Result<String, Failure> {
+    match clause.letter {
         'd' => match value {
             Val::Int(number) => Ok(number.to_string()),
             Val::Uint(number) => Ok(number.to_string()),
-            other => {
-                special(other).ok_or_else(|| refused("decimal clause can only be used on integers", other))
-            }
+            other => Err(refused('d', other)),
         },
-        'f' => match value {
-            Val::Double(number) if number.is_finite() => Ok(grouped(&format!("{number:.places$}"))),
-            other => {
-                special(other).ok_or_else(|| refused("fixed-point clause can only be used on doubles", other))
-            }
-        },
-        'e' => match value {
-            Val::Double(number) if number.is_finite() => Ok(scientific(*number, places)),
-            other => {
-                special(other).ok_or_else(|| refused("scientific clause can only be used on doubles", other))
-            }
-        },
+        letter @ ('f' | 'e') => {
+            let number = double(value).ok_or_else(|| refused(letter, value))?;
+            Ok(match special(number) {
+                Some(text) => text.to_owned(),
+                None if letter == 'f' => fixed(number, clause.places.unwrap_or(PLACES)),
+                None => scientific(number, clause.places),
+            })
+        }
         'b' => match value {
             Val::Bool(truth) => Ok(u8::from(*truth).to_string()),
             Val::Int(number) => Ok(signed(*number, format!("{:b}", number.unsigned_abs()))),
             Val::Uint(number) => Ok(format!("{number:b}")),
-            other => Err(refused("only integers and bools can be formatted as binary", other)),
+            other => Err(refused('b', other)),
         },
         'o' => match value {
             Val::Int(number) => Ok(signed(*number, format!("{:o}", number.unsigned_abs()))),
             Val::Uint(number) => Ok(format!("{number:o}")),
-            other => Err(refused("octal clause can only be used on integers", other)),
+            other => Err(refused('o', other)),
         },
         'x' => hexadecimal(run, value),
         'X' => Ok(hexadecimal(run, value)?.to_ascii_uppercase()),
-        other => Err(failed(&format!(
-            "could not parse formatting clause: unrecognized formatting clause \"{other}\""
-        ))),
+        _ => {
+            let mut text = String::new();
+            plain(run, &mut text, value, false)?;
+            Ok(text)
+        }
     }
 }
 
@@ -113,16 +108,34 @@ fn signed(number: i64, digits: String) -> String {
     if number < 0 { format!("-{digits}") } else { digits }
 }
 
-/// Numbers that are none, also as the texts that stand for them.
-fn special(value: &Val<'_>) -> Option<String> {
+/// A double, also as the text that stands for one that is no number.
+fn double(value: &Val<'_>) -> Option<f64> {
     match value {
-        Val::Double(number) if number.is_nan() => Some("NaN".to_owned()),
-        Val::Double(number) if number.is_infinite() => {
-            Some(if *number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned())
-        }
-        Val::Text(text) if matches!(&**text, "NaN" | "Infinity" | "-Infinity") => Some((**text).to_owned()),
+        Val::Double(number) => Some(*number),
+        Val::Text(text) => match &**text {
+            "NaN" => Some(f64::NAN),
+            "Infinity" => Some(f64::INFINITY),
+            "-Infinity" => Some(f64::NEG_INFINITY),
+            _ => None,
+        },
         _ => None,
     }
+}
+
+/// The signs that stand for what is no number.
+fn special(number: f64) -> Option<&'static str> {
+    match number {
+        number if number.is_nan() => Some("NaN"),
+        f64::INFINITY => Some("\u{221e}"),
+        f64::NEG_INFINITY => Some("-\u{221e}"),
+        _ => None,
+    }
+}
+
+/// The number with `places` digits behind the point. Zero has no sign.
+fn fixed(number: f64, places: usize) -> String {
+    let number = if number == 0.0 { 0.0 } else { number };
+    grouped(&format!("{number:.places$}"))
 }
 
 /// A decimal with a comma after each three digits before the point.
@@ -147,9 +160,11 @@ fn grouped(decimal: &str) -> String {
     out
 }
 
-/// `2.718280 × 10⁰⁰`.
-fn scientific(number: f64, places: usize) -> String {
-    let text = format!("{number:.places$e}");
+/// `2.718280 × 10⁰⁰` with narrow spaces that do not break. A number behind the point of the clause is no number of
+/// places: the reference takes it as that of letters, which are filled up with spaces.
+fn scientific(number: f64, width: Option<usize>) -> String {
+    let number = if number == 0.0 { 0.0 } else { number };
+    let text = format!("{number:.PLACES$e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let (sign, exponent) = match exponent.strip_prefix('-') {
         Some(exponent) => ("\u{207b}", exponent),
@@ -162,7 +177,8 @@ fn scientific(number: f64, places: usize) -> String {
         other => char::from_u32(0x2070 + other.to_digit(10).unwrap_or(0)).unwrap_or(other),
     };
     let exponent: String = format!("{exponent:0>2}").chars().map(raised).collect();
-    format!("{digits} \u{d7} 10{sign}{exponent}")
+    let written = format!("{digits}\u{202f}\u{d7}\u{202f}10{sign}{exponent}");
+    format!("{written:>width$}", width = width.unwrap_or(0))
 }
 
 fn hexadecimal(run: &mut Run<'_>, value: &Val<'_>) -> Result<String, Failure> {
@@ -171,9 +187,7 @@ fn hexadecimal(run: &mut Run<'_>, value: &Val<'_>) -> Result<String, Failure> {
         Val::Uint(number) => return Ok(format!("{number:x}")),
         Val::Text(text) => text.as_bytes(),
         Val::Bytes(bytes) => bytes,
-        other => {
-            return Err(refused("only integers, byte buffers, and strings can be formatted as hex", other));
-        }
+        other => return Err(refused('x', other)),
     };
     run.make_bytes(bytes.len().saturating_mul(2))?;
     let mut out = String::with_capacity(bytes.len() * 2);
@@ -197,7 +211,7 @@ fn plain(run: &mut Run<'_>, out: &mut String, value: &Val<'_>, is_inside: bool) 
             run.make_bytes(NUMBER_BYTES)?;
             out.push_str(&format!("{number:.PLACES$}"));
         }
-        Val::Double(_) if is_inside => out.push_str(&special(value).unwrap_or_default()),
+        Val::Double(number) if is_inside => out.push_str(&format!("\"{}\"", of_double(*number))),
         Val::Double(number) => out.push_str(&of_double(*number)),
         Val::Text(text) if is_inside => {
             run.make_bytes(text.len())?;
@@ -209,7 +223,14 @@ fn plain(run: &mut Run<'_>, out: &mut String, value: &Val<'_>, is_inside: bool) 
         }
         Val::Bytes(bytes) => {
             run.make_bytes(bytes.len())?;
-            out.push_str(&String::from_utf8_lossy(bytes));
+            let text = std::str::from_utf8(bytes)
+                .map_err(|_| failed(&format!("could not convert argument {} to string", quoted(NO_TEXT))))?;
+            if is_inside {
+                out.push('b');
+                strings::push_quoted(text, out);
+            } else {
+                out.push_str(text);
+            }
         }
         Val::Duration(nanoseconds) if is_inside => {
             out.push_str(&format!("duration(\"{}\")", text_of_duration(*nanoseconds)));
@@ -230,12 +251,10 @@ fn plain(run: &mut Run<'_>, out: &mut String, value: &Val<'_>, is_inside: bool) 
             out.push(']');
         }
         Val::Map(map) => plain_map(run, out, map)?,
-        other => {
-            return Err(refused(
-                "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
-                other,
-            ));
+        other if is_inside => {
+            return Err(failed(&format!("no formatting function for {}", other.type_name())));
         }
+        other => return Err(refused('s', other)),
     }
     Ok(())
 }

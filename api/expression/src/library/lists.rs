@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use crate::error::{Failure, fault, no_overload};
 use crate::evaluate::{Outcome, Run};
 use crate::functions::Code;
-use crate::library::{numbers, order};
+use crate::library::numbers;
 use crate::types::Type;
 use crate::value::{List, Val, compare};
 
@@ -15,19 +15,28 @@ fn list<'a, 'v>(run: &mut Run<'v>, arguments: &'a [Val<'v>]) -> Result<&'a List<
     Ok(list)
 }
 
+/// Whether no value comes before its predecessor. Values that have no order among each other are none that do.
 pub(crate) fn is_sorted<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
     let list = list(run, arguments)?;
     let mut before: Option<Val<'v>> = None;
     for item in list.iter() {
+        let item = ordered(item)?;
         if let Some(before) = before {
-            let pair = [before, item.clone()];
-            if let Val::Bool(true) = order::greater(run, &pair)? {
+            if let (Val::Text(one), Val::Text(other)) = (&before, &item) {
+                run.read_bytes(one.len().min(other.len()))?;
+            }
+            if compare(&before, &item) == Some(Some(Ordering::Greater)) {
                 return Ok(Val::Bool(false));
             }
         }
         before = Some(item);
     }
     Ok(Val::Bool(true))
+}
+
+/// `item`, unless it has a type that has no order.
+fn ordered(item: Val<'_>) -> Result<Val<'_>, Failure> {
+    if compare(&item, &item).is_some() { Ok(item) } else { Err(no_overload()) }
 }
 
 /// The sum; of an empty list the zero of integers.
@@ -61,10 +70,11 @@ fn sum_from<'v>(run: &mut Run<'v>, arguments: &[Val<'v>], zero: Val<'v>) -> Outc
 fn extreme<'v>(run: &mut Run<'v>, arguments: &[Val<'v>], name: &str, wanted: Ordering) -> Outcome<'v> {
     let list = list(run, arguments)?;
     let mut items = list.iter();
-    let mut found = items.next().ok_or_else(|| fault(format!("{name} called on empty list")))?;
+    let first = items.next().ok_or_else(|| fault(format!("{name} called on empty list")))?;
+    let mut found = ordered(first)?;
     for item in items {
-        let order = compare(&item, &found).ok_or_else(no_overload)?;
-        if order == Some(wanted) {
+        let item = ordered(item)?;
+        if compare(&item, &found) == Some(Some(wanted)) {
             found = item;
         }
     }

@@ -7,6 +7,7 @@
 pub(crate) mod access;
 pub(crate) mod access_checks;
 mod address_faults;
+pub(crate) mod clauses;
 pub(crate) mod collections;
 pub(crate) mod conversions;
 pub(crate) mod devices;

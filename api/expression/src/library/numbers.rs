@@ -44,19 +44,18 @@ pub(crate) fn add<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
 }
 
 fn add_lists<'v>(run: &mut Run<'v>, one: &List<'v>, other: &List<'v>) -> Result<List<'v>, Failure> {
-    if one.len() == 0 {
-        return Ok(other.clone());
-    }
     if other.len() == 0 {
         return Ok(one.clone());
     }
-    run.make_values(one.len() + other.len())?;
-    if let List::Declared(shape, items) = one
-        && let Some(values) = shape.joined(run, items, other)?
-    {
-        return Ok(List::Made(Arc::new(values)));
+    let identity = one.identity();
+    if one.len() == 0 && identity.is_none() {
+        return Ok(other.clone());
     }
-    Ok(List::Made(Arc::new(one.iter().chain(other.iter()).collect())))
+    run.make_values(one.len() + other.len())?;
+    match identity {
+        Some(shape) => Ok(List::Joined(shape, Arc::new(shape.joined(run, one, other)?))),
+        None => Ok(List::Made(Arc::new(one.iter().chain(other.iter()).collect()))),
+    }
 }
 
 pub(crate) fn subtract<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {

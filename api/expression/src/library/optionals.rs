@@ -31,7 +31,7 @@ pub(crate) fn unwrap<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v
         match item {
             Val::Optional(Some(value)) => values.push((*value).clone()),
             Val::Optional(None) => {}
-            _ => return Err(no_overload()),
+            other => return Err(fault(format!("value {other} is not optional"))),
         }
     }
     Ok(Val::list(values))

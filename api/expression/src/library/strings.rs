@@ -36,7 +36,9 @@ fn compiled(run: &mut Run<'_>, text: &str, source: &str, finds: bool) -> Result<
     run.match_steps(pattern::UNKNOWN_COMPILE_STEPS)?;
     let compiled =
         if finds { Pattern::compile_unknown_to_find(source) } else { Pattern::compile_unknown(source) };
-    let pattern = compiled.map_err(|reason| fault(reason.to_string()))?;
+    let pattern = compiled.map_err(|reason| {
+        fault(if finds { format!("Illegal regex: {reason}") } else { reason.to_string() })
+    })?;
     run.match_steps(pattern::steps(pattern.steps_of_byte(), length(text.len())))?;
     Ok(pattern)
 }
@@ -137,11 +139,12 @@ pub(crate) fn index_of<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<
         }
         [Val::Text(text), Val::Text(wanted), Val::Int(from)] => {
             search_steps(run, text, wanted)?;
-            if *from < 0 {
-                return Err(out_of_range(*from));
-            }
+            // So in the reference, also where there is no such place.
             if wanted.is_empty() {
                 return Ok(Val::Int(*from));
+            }
+            if *from < 0 {
+                return Err(out_of_range(*from));
             }
             let found = place(text, *from).and_then(|from| Some(from + text[from..].find(&**wanted)?));
             Ok(found.map_or(Val::Int(-1), |at| characters_before(text, at)))
@@ -159,11 +162,12 @@ pub(crate) fn last_index_of<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Out
         }
         [Val::Text(text), Val::Text(wanted), Val::Int(from)] => {
             search_steps(run, text, wanted)?;
-            if *from < 0 {
-                return Err(out_of_range(*from));
-            }
+            // So in the reference, also where there is no such place.
             if wanted.is_empty() {
                 return Ok(Val::Int(*from));
+            }
+            if *from < 0 {
+                return Err(out_of_range(*from));
             }
             // The match begins at the offset or before it.
             let from = place(text, *from).filter(|at| *at < text.len());

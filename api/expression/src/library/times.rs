@@ -1,10 +1,11 @@
 //! Times and durations.
 //!
 //! Owns `timestamp()` and `duration()` with their arithmetic and their parts. Durations are nanoseconds in 64 bits, times
-//! lie in the years 1 to 9999; what leaves these ranges is a fault. Parts of a time are those in UTC, or in a zone.
+//! lie in the years 1 to 9999 of UTC; what leaves these ranges is a fault. A time keeps the offset that its text has, and is written
+//! with it. Parts of a time are those in UTC, or in a zone.
 
 use time::format_description::well_known::Rfc3339;
-use time::{Duration, OffsetDateTime, UtcOffset};
+use time::{Date, Duration, Month, OffsetDateTime, PrimitiveDateTime, Time, UtcOffset};
 
 use super::zones::in_zone;
 use crate::error::{Failure, fault, no_overload};
@@ -31,15 +32,15 @@ fn time_range() -> Failure {
     fault("timestamp overflow")
 }
 
-/// A duration that was computed.
+/// A duration that was computed. The reference's words for one out of range are those for integers.
 pub(super) fn of_nanoseconds<'v>(nanoseconds: Option<i64>) -> Outcome<'v> {
-    nanoseconds.map(Val::Duration).ok_or_else(|| fault("duration overflow"))
+    nanoseconds.map(Val::Duration).ok_or_else(|| fault("integer overflow"))
 }
 
-/// The time in UTC, if it lies in the years of the language.
+/// The time, if it lies in the years of the language.
 fn in_range(time: OffsetDateTime) -> Option<OffsetDateTime> {
-    let time = time.checked_to_offset(UtcOffset::UTC)?;
-    Some(time).filter(|time| (1..=9999).contains(&time.year()))
+    let in_utc = time.checked_to_offset(UtcOffset::UTC)?;
+    (1..=9999).contains(&in_utc.year()).then_some(time)
 }
 
 fn of_time<'v>(time: Option<OffsetDateTime>) -> Outcome<'v> {
@@ -53,7 +54,8 @@ pub(super) fn moved<'v>(time: OffsetDateTime, length: i64) -> Outcome<'v> {
 
 /// `time` without `length` nanoseconds.
 pub(super) fn moved_back<'v>(time: OffsetDateTime, length: i64) -> Outcome<'v> {
-    of_time(time.checked_sub(Duration::nanoseconds(length)))
+    let back = length.checked_neg().ok_or_else(|| fault("integer overflow"))?;
+    moved(time, back)
 }
 
 /// The duration from `other` to `one`.
@@ -103,22 +105,77 @@ fn scaled(number: &str, unit: i128) -> Option<i128> {
     digits(whole)?.checked_mul(unit)?.checked_add(part)
 }
 
-/// A time of RFC 3339 with capital letters and without leap seconds, in the years of the language.
+/// A time of RFC 3339 in the years of the language, as the reference reads it: with capital letters and without leap seconds, but with
+/// hours of one digit and a comma before the fraction.
 pub(crate) fn parse_timestamp(text: &str) -> Option<OffsetDateTime> {
     parse_any_year(text).and_then(in_range)
 }
 
 /// The same in any year that has four digits.
 fn parse_any_year(text: &str) -> Option<OffsetDateTime> {
-    let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
-    // The library also reads small letters, and a leap second as the last nanosecond before it.
-    let has_form = text.get(10..11) == Some("T") && text.get(17..19) != Some("60") && !text.ends_with('z');
-    has_form.then_some(time)
+    let mut rest = text;
+    let year = digits(&mut rest, 4)?;
+    let month = digits(after(&mut rest, '-')?, 2)?;
+    let day = digits(after(&mut rest, '-')?, 2)?;
+    let hours = after(&mut rest, 'T')?;
+    let has_two = hours.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
+    let hour = digits(hours, if has_two { 2 } else { 1 })?;
+    let minute = digits(after(&mut rest, ':')?, 2)?;
+    let second = digits(after(&mut rest, ':')?, 2)?;
+    let nanosecond = fraction(&mut rest)?;
+    let offset = offset(rest)?;
+    let month = Month::try_from(u8::try_from(month).ok()?).ok()?;
+    let date = Date::from_calendar_date(i32::try_from(year).ok()?, month, u8::try_from(day).ok()?).ok()?;
+    let part = |part: u32| u8::try_from(part).ok();
+    let clock = Time::from_hms_nano(part(hour)?, part(minute)?, part(second)?, nanosecond).ok()?;
+    Some(PrimitiveDateTime::new(date, clock).assume_offset(offset))
+}
+
+/// The number of the first `many` digits of `rest`, which it loses.
+fn digits(rest: &mut &str, many: usize) -> Option<u32> {
+    let number = rest.get(..many).filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()))?;
+    *rest = &rest[many..];
+    number.parse().ok()
+}
+
+/// `rest` behind the sign that it begins with.
+fn after<'r, 't>(rest: &'r mut &'t str, sign: char) -> Option<&'r mut &'t str> {
+    *rest = rest.strip_prefix(sign)?;
+    Some(rest)
+}
+
+/// The nanoseconds of a fraction, if `rest` begins with one. Digits behind the ninth have no meaning.
+fn fraction(rest: &mut &str) -> Option<u32> {
+    let Some(behind) = rest.strip_prefix(['.', ',']) else { return Some(0) };
+    let many = behind.bytes().take_while(u8::is_ascii_digit).count();
+    *rest = behind.get(many..).filter(|_| many > 0)?;
+    format!("{:0<9}", &behind[..many.min(9)]).parse().ok()
+}
+
+/// `Z`, or hours and minutes: at most 24 and 60, as in the reference.
+fn offset(text: &str) -> Option<UtcOffset> {
+    let (sign, mut rest) = match text.split_at_checked(1)? {
+        ("Z", "") => return Some(UtcOffset::UTC),
+        ("+", rest) => (1, rest),
+        ("-", rest) => (-1, rest),
+        _ => return None,
+    };
+    let hours = digits(&mut rest, 2).filter(|hours| *hours <= 24)?;
+    let minutes = digits(after(&mut rest, ':')?, 2).filter(|minutes| *minutes <= 60)?;
+    let seconds = i32::try_from(hours * 3600 + minutes * 60).ok().filter(|_| rest.is_empty())?;
+    UtcOffset::from_whole_seconds(sign * seconds).ok()
+}
+
+/// The time so many seconds after 1970, in the years of the language.
+pub(crate) fn of_seconds(seconds: i64) -> Option<OffsetDateTime> {
+    OffsetDateTime::from_unix_timestamp(seconds).ok().and_then(in_range)
 }
 
 pub(crate) fn duration<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
     match arguments {
-        [Val::Duration(nanoseconds)] | [Val::Int(nanoseconds)] => Ok(Val::Duration(*nanoseconds)),
+        [Val::Duration(nanoseconds)] => Ok(Val::Duration(*nanoseconds)),
+        // The reference declares this conversion, and has none.
+        [Val::Int(_)] => Err(fault("type conversion error from 'int' to 'google.protobuf.Duration'")),
         [Val::Text(text)] => {
             run.read_bytes(text.len())?;
             let parsed = parse_duration(text).map(Val::Duration);
@@ -131,7 +188,7 @@ pub(crate) fn duration<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<
 pub(crate) fn timestamp<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
     match arguments {
         [Val::Timestamp(time)] => Ok(Val::Timestamp(*time)),
-        [Val::Int(seconds)] => of_time(OffsetDateTime::from_unix_timestamp(*seconds).ok()),
+        [Val::Int(seconds)] => of_time(of_seconds(*seconds)),
         [Val::Text(text)] => {
             run.read_bytes(text.len())?;
             match parse_any_year(text) {
@@ -159,7 +216,7 @@ pub(crate) fn text_of_duration(nanoseconds: i64) -> String {
 /// A part of a time.
 fn part<'v>(arguments: &[Val<'v>], of: fn(OffsetDateTime) -> i64) -> Outcome<'v> {
     let time = match arguments {
-        [Val::Timestamp(time)] => *time,
+        [Val::Timestamp(time)] => time.checked_to_offset(UtcOffset::UTC).ok_or_else(time_range)?,
         [Val::Timestamp(time), Val::Text(zone)] => in_zone(*time, zone)?,
         _ => return Err(no_overload()),
     };
@@ -221,8 +278,24 @@ mod tests {
 
     #[test]
     fn times_have_the_form_of_the_reference() {
-        assert!(parse_timestamp("2024-01-01T00:00:00.5-14:00").is_some());
+        for (text, written) in [
+            ("2024-01-01T00:00:00.5-14:00", "2024-01-01T00:00:00.5-14:00"),
+            ("2024-01-01T1:00:00,25Z", "2024-01-01T01:00:00.25Z"),
+            ("2024-01-01T01:00:00.1234567891+00:00", "2024-01-01T01:00:00.123456789Z"),
+            ("2024-01-01T01:00:00+05:60", "2024-01-01T01:00:00+06:00"),
+        ] {
+            let time = parse_timestamp(text).map(|time| text_of_timestamp(time).unwrap());
+            assert_eq!(time.as_deref(), Some(written), "{text}");
+        }
         for text in [
+            "2024-01-01T00:00:00",
+            "2024-01-01T00:00:00.Z",
+            "2024-01-01T00:00:00+25:00",
+            "2024-01-01T00:00:00+0500",
+            "2024-01-01T0:0:00Z",
+            "2024-1-01T00:00:00Z",
+            "2024-01-01T00:00:00Zz",
+            "é",
             "2024-01-01t00:00:00Z",
             "2024-01-01T00:00:00z",
             "2024-01-01T23:59:60Z",

@@ -1,7 +1,8 @@
 //! Locators: `url`, `isURL`, and their parts.
 //!
 //! Owns what is read as one: an absolute locator or an absolute path, as in the request line of HTTP. A sign `#` belongs
-//! to the path then. The parts are kept as they are shown, so that a getter computes nothing.
+//! to the path then, and begins a fragment where the parts are asked for ([`Url::with_fragment`]). The parts are kept as they are
+//! shown, so that a getter computes nothing.
 
 use std::sync::Arc;
 
@@ -42,6 +43,21 @@ impl Url {
     /// The reason why it is none, with the text in quotes.
     pub(crate) fn parse(text: &str) -> Result<Url, String> {
         parts(text).map_err(|reason| format!("parse {}: {reason}", quoted(text)))
+    }
+
+    /// Reads `text` as [`Url::parse`] does, and takes what stands behind a `#` off the path or the query.
+    ///
+    /// # Errors
+    /// As of [`Url::parse`]; an escape behind the `#` is none.
+    pub(crate) fn with_fragment(text: &str) -> Result<Url, String> {
+        let whole = Url::parse(text)?;
+        let Some((before, fragment)) = text.split_once('#') else { return Ok(whole) };
+        check_escapes(fragment).map_err(|reason| format!("parse {}: {reason}", quoted(text)))?;
+        let mut url = Url::parse(before)?;
+        if !fragment.is_empty() {
+            url.text = format!("{}#{fragment}", url.text);
+        }
+        Ok(url)
     }
 
     /// The host without brackets and port.
@@ -199,22 +215,26 @@ fn pairs(query: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-fn parsed(run: &mut Run<'_>, arguments: &[Val<'_>]) -> Result<Result<Url, String>, Failure> {
+fn parsed(
+    run: &mut Run<'_>,
+    arguments: &[Val<'_>],
+    parse: fn(&str) -> Result<Url, String>,
+) -> Result<Result<Url, String>, Failure> {
     let [Val::Text(text)] = arguments else { return Err(no_overload()) };
-    // The parts and the whole, each up to three times as long.
-    run.make_bytes(text.len().saturating_mul(6))?;
-    Ok(Url::parse(text))
+    // The parts and the whole, each up to three times as long, and once more without a fragment.
+    run.make_bytes(text.len().saturating_mul(12))?;
+    Ok(parse(text))
 }
 
 pub(crate) fn url<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
-    let url = parsed(run, arguments)?;
+    let url = parsed(run, arguments, Url::with_fragment)?;
     let url =
         url.map_err(|reason| fault(format!("URL parse error during conversion from string: {reason}")))?;
     Ok(Val::Url(Arc::new(url)))
 }
 
 pub(crate) fn is_url<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
-    Ok(Val::Bool(parsed(run, arguments)?.is_ok()))
+    Ok(Val::Bool(parsed(run, arguments, Url::parse)?.is_ok()))
 }
 
 fn part<'v>(run: &mut Run<'v>, arguments: &[Val<'v>], of: fn(&Url) -> &str) -> Outcome<'v> {
@@ -291,6 +311,11 @@ mod tests {
         assert_eq!((url.scheme.as_str(), url.host.as_str()), ("https", "[::1]:8443"));
         assert_eq!((url.host_name(), url.port(), url.path.as_str()), ("::1", "8443", "/a%20b"));
         assert_eq!(pairs(&url.query).len(), 3);
+        let cut = Url::with_fragment("https://x/a?k=v#f?g").unwrap();
+        assert_eq!((cut.path.as_str(), cut.query.as_str(), &*cut.text), ("/a", "k=v", "https://x/a?k=v#f?g"));
+        assert_eq!(Url::with_fragment("/a#").unwrap(), Url::with_fragment("/a").unwrap());
+        let told = Url::with_fragment("/a?k#%zz").unwrap_err();
+        assert_eq!(told, "parse \"/a?k#%zz\": invalid URL escape \"%zz\"");
         let plain = Url::parse("http://ex.com").unwrap();
         assert_eq!((plain.host_name(), plain.port(), plain.path.as_str()), ("ex.com", "", ""));
     }

@@ -13,6 +13,7 @@ static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundl
 
 /// The time in the zone `name`, as a clock there shows it.
 pub(super) fn in_zone(time: OffsetDateTime, name: &str) -> Result<OffsetDateTime, Failure> {
+    let time = time.checked_to_offset(UtcOffset::UTC).ok_or_else(|| fault("timestamp overflow"))?;
     let there = match name.split_once(':') {
         Some((hours, minutes)) => {
             let (hours, minutes) = (number(hours)?, number(minutes)?);

@@ -1,7 +1,7 @@
 //! Functions, each with its cost.
 
 use super::plain::Plain;
-use super::{addresses, amounts, formats, names, patterns, times};
+use super::{addresses, amounts, formats, mismatch, names, numbers, patterns, rights, times};
 
 /// The value of a call and its cost, or the text of its fault.
 pub(super) type Called = Result<(Plain, u64), String>;
@@ -19,10 +19,12 @@ pub(super) fn scan(text: &str) -> u64 {
 /// A value as messages write it.
 pub(super) fn text(value: &Plain) -> String {
     match value {
+        Plain::Null => "null".to_owned(),
+        Plain::Uint(number) => number.to_string(),
         Plain::Text(text) => text.clone(),
         Plain::Int(number) => number.to_string(),
         Plain::Bool(truth) => truth.to_string(),
-        Plain::Double(number) => number.to_string(),
+        Plain::Double(number) => numbers::text_of_double(*number),
         Plain::Duration(nanoseconds) => times::text_of_duration(*nanoseconds),
         Plain::Time(time) => times::text_of_time(*time),
         Plain::Address(address) => addresses::text_of_address(address),
@@ -39,28 +41,65 @@ fn boolean(truth: bool, cost: u64) -> Called {
     Ok((Plain::Bool(truth), cost))
 }
 
+/// Functions that keep a list as it is, or know that its items have an identity.
+const KEEPING: [&str; 8] =
+    ["_==_", "_!=_", "_+_", "dyn", "@in", "@insert", "optional.of", "optional.ofNonZeroValue"];
+
 pub(super) fn call(name: &str, is_method: bool, arguments: &[Plain]) -> Called {
-    let of_types = [times::call, amounts::call, addresses::call, names::call, formats::call, of_optionals];
-    let mut called = of_types.into_iter().filter_map(|call| call(name, arguments));
-    if let Some(called) = called.next().or_else(|| patterns::call(name, is_method, arguments)) {
-        return called;
+    let plain: Vec<Plain>;
+    let mut arguments = arguments;
+    if !KEEPING.contains(&name) {
+        let as_list = |value: &Plain| match value {
+            Plain::Identified(_, items) => Plain::List(items.clone()),
+            other => other.clone(),
+        };
+        plain = arguments.iter().map(as_list).collect();
+        arguments = &plain;
     }
-    match (name, arguments) {
+    let of_types = [
+        numbers::call,
+        times::call,
+        amounts::call,
+        addresses::call,
+        names::call,
+        formats::call,
+        rights::call,
+        of_optionals,
+    ];
+    let mut called = of_types.into_iter().filter_map(|call| call(name, arguments));
+    let called = called.next().or_else(|| patterns::call(name, is_method, arguments));
+    let called = called.or_else(|| of_language(name, arguments));
+    called.unwrap_or_else(|| Err(mismatch::text(name, arguments)))
+}
+
+/// Whether a value is a number that may be none.
+fn is_number(value: &Plain) -> bool {
+    matches!(value, Plain::Int(_) | Plain::Uint(_) | Plain::Double(_))
+}
+
+fn of_language(name: &str, arguments: &[Plain]) -> Option<Called> {
+    Some(match (name, arguments) {
         ("_==_", [one, other]) if one.is_of_server() => boolean(one.equals(other), 1),
         ("_==_", [one, other]) => boolean(one.equals(other), tenths(one.size().min(other.size()), 1)),
         ("_!=_", [one, other]) => boolean(!one.equals(other), tenths(one.size().min(other.size()), 1)),
         ("_<_" | "_<=_" | "_>_" | "_>=_", [one, other]) => {
-            let order = one.order(other);
-            let holds = match name {
-                "_<_" => order.is_some_and(std::cmp::Ordering::is_lt),
-                "_<=_" => order.is_some_and(std::cmp::Ordering::is_le),
-                "_>_" => order.is_some_and(std::cmp::Ordering::is_gt),
-                _ => order.is_some_and(std::cmp::Ordering::is_ge),
+            let Some(order) = one.order(other) else {
+                let is_nan = is_number(one) && is_number(other);
+                return is_nan.then(|| Err("NaN values cannot be ordered".to_owned()));
             };
-            let is_text = matches!(one, Plain::Text(_));
+            let holds = match name {
+                "_<_" => order.is_lt(),
+                "_<=_" => order.is_le(),
+                "_>_" => order.is_gt(),
+                _ => order.is_ge(),
+            };
+            let is_text = matches!(one, Plain::Text(_) | Plain::Bytes(_));
             boolean(holds, if is_text { tenths(one.size().min(other.size()), 1) } else { 1 })
         }
         ("!_", [Plain::Bool(truth)]) => boolean(!truth, 1),
+        ("_[_]" | "_[?_]" | "_?._", [Plain::List(_), key @ (Plain::Null | Plain::Text(_))]) => {
+            Err(format!("unsupported index type '{}' in list", key.kind()))
+        }
         ("_[_]", [of, key]) => match (of.get(key), of) {
             (Some(value), _) => Ok((value.clone(), 1)),
             (None, Plain::List(_)) => Err(format!("index out of bounds: {}", text(key))),
@@ -71,25 +110,29 @@ pub(super) fn call(name: &str, is_method: bool, arguments: &[Plain]) -> Called {
             Ok((Plain::Optional(found.map(Box::new)), 1))
         }
         ("_[?_]" | "_?._", [of, key]) => Ok((Plain::Optional(of.get(key).cloned().map(Box::new)), 1)),
-        ("@in", [wanted, Plain::List(items)]) => {
+        ("@in", [wanted, Plain::List(items) | Plain::Identified(_, items)]) => {
             boolean(items.iter().any(|item| item.equals(wanted)), crate::length(items.len()))
         }
         ("@in", [key, map]) => boolean(map.get(key).is_some(), 1),
-        ("size", [of]) => int(i64::try_from(of.size()).ok()),
+        ("size", [of @ (Plain::Text(_) | Plain::Bytes(_) | Plain::List(_) | Plain::Map(_))]) => {
+            int(i64::try_from(of.size()).ok())
+        }
         ("dyn", [value]) => Ok((value.clone(), 1)),
+        ("type", [value]) => Ok((Plain::Type(value.kind()), 1)),
+        ("string", [Plain::Null | Plain::List(_) | Plain::Map(_)]) => return None,
         ("string", [value]) => Ok((Plain::Text(text(value)), 1)),
         ("_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "-_" | "int" | "double", arguments) => {
-            arithmetic(name, arguments)
+            return arithmetic(name, arguments);
         }
-        (name, [Plain::Text(of), rest @ ..]) => of_text(name, of, rest),
-        (name, [Plain::List(items), rest @ ..]) => of_list(name, items, rest),
+        (name, [Plain::Text(of), rest @ ..]) => return of_text(name, of, rest),
+        (name, [Plain::List(items), rest @ ..]) => return of_list(name, items, rest),
         ("lists.range", [Plain::Int(end)]) => {
             let items: Vec<Plain> = (0..*end).map(Plain::Int).collect();
             let cost = crate::length(items.len()) + 11;
             Ok((Plain::List(items), cost))
         }
-        other => panic!("no expression here calls {other:?}"),
-    }
+        _ => return None,
+    })
 }
 
 /// Calls that make or read optionals, and those that macros make of maps.
@@ -134,8 +177,8 @@ fn of_optionals(name: &str, arguments: &[Plain]) -> Option<Called> {
     })
 }
 
-fn arithmetic(name: &str, arguments: &[Plain]) -> Called {
-    match (name, arguments) {
+fn arithmetic(name: &str, arguments: &[Plain]) -> Option<Called> {
+    Some(match (name, arguments) {
         ("_+_", [Plain::Int(one), Plain::Int(other)]) => int(one.checked_add(*other)),
         ("_-_", [Plain::Int(one), Plain::Int(other)]) => int(one.checked_sub(*other)),
         ("_*_", [Plain::Int(one), Plain::Int(other)]) => int(one.checked_mul(*other)),
@@ -154,9 +197,7 @@ fn arithmetic(name: &str, arguments: &[Plain]) -> Called {
             let cost = tenths(sum.size(), 1);
             Ok((sum, cost))
         }
-        ("_+_", [Plain::List(one), Plain::List(other)]) => {
-            Ok((Plain::List(one.iter().chain(other).cloned().collect()), 1))
-        }
+        ("_+_", [one, other]) if one.items().is_some() => Ok((sum_of_lists(one, other)?, 1)),
         #[expect(clippy::cast_precision_loss, reason = "the language rounds")]
         ("double", [Plain::Int(number)]) => Ok((Plain::Double(*number as f64), 1)),
         ("double" | "int", [number @ (Plain::Double(_) | Plain::Int(_))]) if name == kind(number) => {
@@ -167,19 +208,42 @@ fn arithmetic(name: &str, arguments: &[Plain]) -> Called {
             Ok((Plain::Int(*number as i64), 1))
         }
         ("int", [Plain::Double(_)]) => Err("integer overflow".to_owned()),
-        other => panic!("no expression here calculates {other:?}"),
+        _ => return None,
+    })
+}
+
+/// The sum of two lists: of sets, and of lists with keys, what comes from the second takes the place of what is the same, or is left out.
+fn sum_of_lists(one: &Plain, other: &Plain) -> Option<Plain> {
+    let (own, added) = (one.items()?, other.items()?);
+    let Plain::Identified(member, _) = one else {
+        return Some(match (own, added) {
+            ([], _) => other.clone(),
+            (_, []) => one.clone(),
+            _ => Plain::List([own, added].concat()),
+        });
+    };
+    let mut sum = own.to_vec();
+    for item in added {
+        // Of a list with keys, two new items with the same ones are both added.
+        let known = if member.is_some() { own.len() } else { sum.len() };
+        match sum[..known].iter().position(|own| own.is_same_as(item, *member)) {
+            Some(at) if member.is_some() => sum[at] = item.clone(),
+            Some(_) => {}
+            None => sum.push(item.clone()),
+        }
     }
+    Some(Plain::Identified(*member, sum))
 }
 
 fn kind(number: &Plain) -> &'static str {
     if let Plain::Int(_) = number { "int" } else { "double" }
 }
 
-fn of_text(name: &str, of: &str, rest: &[Plain]) -> Called {
+fn of_text(name: &str, of: &str, rest: &[Plain]) -> Option<Called> {
     let letters: Vec<char> = of.chars().collect();
     let size = crate::length(letters.len());
     let out_of_range = |at: i64| Err(format!("index out of range: {at}"));
-    match (name, rest) {
+    Some(match (name, rest) {
         ("startsWith", [Plain::Text(part)]) => boolean(of.starts_with(part.as_str()), tenths(size, 1)),
         ("endsWith", [Plain::Text(part)]) => boolean(of.ends_with(part.as_str()), tenths(size, 1)),
         ("contains", [Plain::Text(part)]) => {
@@ -198,19 +262,20 @@ fn of_text(name: &str, of: &str, rest: &[Plain]) -> Called {
         ("substring", [Plain::Int(start), ends @ ..]) => {
             let end = match ends {
                 [Plain::Int(end)] => *end,
-                _ => i64::try_from(letters.len()).unwrap(),
+                [_, ..] => return None,
+                [] => i64::try_from(letters.len()).unwrap(),
             };
             if !ends.is_empty() && *start > end {
-                return Err(format!("invalid substring range. start: {start}, end: {end}"));
+                return Some(Err(format!("invalid substring range. start: {start}, end: {end}")));
             }
             let (Ok(from), Ok(to)) = (usize::try_from(*start), usize::try_from(end)) else {
-                return out_of_range(if *start < 0 { *start } else { end });
+                return Some(out_of_range(if *start < 0 { *start } else { end }));
             };
             if from > letters.len() {
-                return out_of_range(*start);
+                return Some(out_of_range(*start));
             }
             if to > letters.len() {
-                return out_of_range(end);
+                return Some(out_of_range(end));
             }
             Ok((Plain::Text(letters[from..to].iter().collect()), tenths(size, 1)))
         }
@@ -225,25 +290,38 @@ fn of_text(name: &str, of: &str, rest: &[Plain]) -> Called {
             let parts = of.split(separator.as_str()).map(|part| Plain::Text(part.to_owned()));
             Ok((Plain::List(parts.collect()), tenths(size, 2)))
         }
-        other => panic!("no expression here calls {other:?}"),
-    }
+        _ => return None,
+    })
 }
 
-fn of_list(name: &str, items: &[Plain], rest: &[Plain]) -> Called {
+fn of_list(name: &str, items: &[Plain], rest: &[Plain]) -> Option<Called> {
     let size = crate::length(items.len());
     let traversal: u64 = items.iter().map(Plain::traversal).sum();
-    match (name, rest) {
+    let is_null_first = matches!(items.first(), Some(Plain::Null));
+    let has_null = items.iter().any(|item| matches!(item, Plain::Null));
+    Some(match (name, rest) {
+        ("sum" | "min" | "max" | "isSorted", []) if is_null_first => return None,
+        ("sum" | "min" | "max", []) if has_null => return None,
         (name, [Plain::List(other)]) if name.starts_with("sets.") => of_sets(name, items, other),
         ("sort" | "distinct" | "@sortByAssociatedKeys", rest) => ordered(name, items, rest),
         ("isSorted", []) => {
-            let holds =
-                items.windows(2).all(|pair| !pair[0].order(&pair[1]).is_some_and(std::cmp::Ordering::is_gt));
-            boolean(holds, traversal)
+            for pair in items.windows(2) {
+                if matches!(pair[1], Plain::Null) {
+                    return None;
+                }
+                if pair[0].order(&pair[1]).is_some_and(std::cmp::Ordering::is_gt) {
+                    return Some(boolean(false, traversal));
+                }
+            }
+            boolean(true, traversal)
         }
         ("sum", []) if matches!(items.first(), Some(Plain::Duration(_))) => {
             let mut sum = Plain::Duration(0);
             for item in items {
-                (sum, _) = call("_+_", false, &[sum, item.clone()])?;
+                sum = match call("_+_", false, &[sum, item.clone()]) {
+                    Ok((sum, _)) => sum,
+                    Err(text) => return Some(Err(text)),
+                };
             }
             Ok((sum, traversal))
         }
@@ -256,7 +334,9 @@ fn of_list(name: &str, items: &[Plain], rest: &[Plain]) -> Called {
             int(sum).map(|(sum, _)| (sum, traversal))
         }
         ("min" | "max", []) => {
-            let mut found = items.first().ok_or_else(|| format!("{name} called on empty list"))?;
+            let Some(mut found) = items.first() else {
+                return Some(Err(format!("{name} called on empty list")));
+            };
             for item in items {
                 let order = item.order(found);
                 let is_better = if name == "min" {
@@ -275,7 +355,7 @@ fn of_list(name: &str, items: &[Plain], rest: &[Plain]) -> Called {
         ("slice", [Plain::Int(start), Plain::Int(end)]) => sliced(items, *start, *end),
         ("flatten", []) => {
             let flat = items.iter().flat_map(|item| match item {
-                Plain::List(inner) => inner.clone(),
+                Plain::List(inner) | Plain::Identified(_, inner) => inner.clone(),
                 other => vec![other.clone()],
             });
             Ok((Plain::List(flat.collect()), size + 11))
@@ -291,18 +371,26 @@ fn of_list(name: &str, items: &[Plain], rest: &[Plain]) -> Called {
             let cost = tenths(joined.size(), 2);
             Ok((joined, cost))
         }
-        other => panic!("no expression here calls {other:?}"),
-    }
+        _ => return None,
+    })
 }
 
 /// The cost of comparing each item with each other.
 fn pairs(items: &[Plain]) -> u64 {
     let size = crate::length(items.len());
-    let is_text = matches!(items.first(), Some(Plain::Text(_)));
+    let is_text = matches!(items.first(), Some(Plain::Text(_) | Plain::Bytes(_)));
     (if is_text { size * size * 21 / 10 } else { size * size * 2 }) + 11
 }
 
 fn ordered(name: &str, items: &[Plain], rest: &[Plain]) -> Called {
+    let keys = if let [Plain::List(keys)] = rest { keys } else { items };
+    if name != "distinct" && keys.iter().any(|key| matches!(key, Plain::Null)) {
+        let is_first = matches!(keys[0], Plain::Null);
+        return Err(format!(
+            "list elements must {}",
+            if is_first { "be comparable" } else { "have the same type" }
+        ));
+    }
     match (name, rest) {
         ("distinct", []) => Ok((Plain::List(kept_once(items)), pairs(items))),
         ("@sortByAssociatedKeys", [Plain::List(keys)]) => {

@@ -13,6 +13,9 @@ fn places(of: &[char], part: &[char]) -> Vec<usize> {
 fn place(name: &str, of: &str, part: &str, from: Option<i64>) -> Called {
     let (letters, part): (Vec<char>, Vec<char>) = (of.chars().collect(), part.chars().collect());
     let is_last = name == "lastIndexOf";
+    if let (true, Some(from)) = (part.is_empty(), from) {
+        return Ok((Plain::Int(from), crate::length(of.len()) / 10));
+    }
     let mut found = places(&letters, &part);
     if let Some(from) = from {
         let Ok(from) = usize::try_from(from) else { return Err(format!("index out of range: {from}")) };
@@ -84,7 +87,7 @@ fn written(value: &Plain, is_inside: bool) -> String {
     }
 }
 
-fn formatted(of: &str, values: &[Plain]) -> String {
+fn formatted(of: &str, values: &[Plain]) -> Result<String, String> {
     let (mut made, mut values, mut letters) = (String::new(), values.iter(), of.chars());
     while let Some(letter) = letters.next() {
         let clause = if letter == '%' { letters.next() } else { None };
@@ -94,6 +97,17 @@ fn formatted(of: &str, values: &[Plain]) -> String {
             Some(Plain::Bool(truth)) => u8::from(*truth).to_string(),
             other => panic!("no expression here writes {other:?}"),
         };
+        if let (Some(clause @ ('d' | 'b' | 'o' | 'x' | 'X')), Some(Plain::Null)) =
+            (clause, values.as_slice().first())
+        {
+            let what = match clause {
+                'd' => "decimal clause can only be used on integers",
+                'b' => "only integers and bools can be formatted as binary",
+                'o' => "octal clause can only be used on integers",
+                _ => "only integers, byte buffers, and strings can be formatted as hex",
+            };
+            return Err(format!("error during formatting: {what}, was given null_type"));
+        }
         match clause {
             None => made.push(letter),
             Some('%') => made.push('%'),
@@ -105,7 +119,7 @@ fn formatted(of: &str, values: &[Plain]) -> String {
             Some(other) => panic!("no expression here has the clause {other}"),
         }
     }
-    made
+    Ok(made)
 }
 
 /// Calls that make or search texts with a bound.
@@ -128,7 +142,7 @@ pub(super) fn call(name: &str, arguments: &[Plain]) -> Option<Called> {
             let escaped = of.replace('\\', "\\\\").replace('"', "\\\"");
             Ok((Plain::Text(format!("\"{escaped}\"")), scan(of)))
         }
-        ("format", [Plain::List(values)]) => Ok((Plain::Text(formatted(of, values)), scan(of))),
+        ("format", [Plain::List(values)]) => formatted(of, values).map(|text| (Plain::Text(text), scan(of))),
         _ => return None,
     })
 }

@@ -64,12 +64,16 @@ fn has(format: &str, text: &str) -> bool {
         },
         "labelValue" => text.is_empty() || is_name(text),
         "uuid" => {
-            let parts: Vec<&str> = text.split('-').collect();
-            let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
-            let digits = parts.concat();
-            digits.len() == 32
-                && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
-                && matches!(lengths[..], [32] | [8, 4, 4, 4, 12])
+            // Each of the dashes may be left out.
+            let mut rest = text;
+            for (at, many) in [8, 4, 4, 4, 12].into_iter().enumerate() {
+                rest = if at > 0 { rest.strip_prefix('-').unwrap_or(rest) } else { rest };
+                match rest.get(..many).filter(|part| part.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+                    Some(_) => rest = &rest[many..],
+                    None => return false,
+                }
+            }
+            rest.is_empty()
         }
         "byte" => {
             let body = text.strip_suffix("==").or_else(|| text.strip_suffix('=')).unwrap_or(text);

@@ -2,24 +2,37 @@
 
 use orch_schema::value::Value;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use super::shape::Shape;
-use super::times;
+use super::{rights, times};
 use crate::value::{Map, Val};
 
 /// A value.
 #[derive(Clone, Debug)]
 pub(super) enum Plain {
+    Null,
     Bool(bool),
     Int(i64),
+    Uint(u64),
     Double(f64),
     Text(String),
+    Bytes(Vec<u8>),
     List(Vec<Plain>),
+    /// A list whose items are told apart by their values, or, if there is one, by this member.
+    Identified(Option<&'static str>, Vec<Plain>),
+    /// The name of a type.
+    Type(&'static str),
+    /// A question about rights on its way, and the stage that it has come to.
+    Check(&'static str, Vec<String>),
+    /// The answer to one.
+    Decision(rights::Answer),
     Map(Vec<(Plain, Plain)>),
     Optional(Option<Box<Plain>>),
     /// Nanoseconds.
     Duration(i128),
-    /// Nanoseconds since 1970.
-    Time(i128),
+    Time(times::Time),
     /// Nano-units.
     Amount(i128),
     Version(Version),
@@ -55,7 +68,14 @@ pub(super) struct Link {
 impl Plain {
     /// A document that has this shape.
     pub(super) fn of(value: &Value, shape: &Shape) -> Plain {
-        match (value, shape) {
+        match (value, shape.bare()) {
+            (Value::Null, _) => Plain::Null,
+            (Value::Number(number), Shape::Either) => Plain::Int(number.as_i64().unwrap()),
+            (Value::String(text), Shape::Bytes(_)) => Plain::Bytes(STANDARD.decode(text.as_bytes()).unwrap()),
+            (Value::Array(items), Shape::Set(_, item)) => {
+                let member = if let Shape::Object(_) = **item { Some("a") } else { None };
+                Plain::Identified(member, items.iter().map(|value| Plain::of(value, item)).collect())
+            }
             (Value::Bool(truth), _) => Plain::Bool(*truth),
             (Value::Number(number), Shape::Int) => Plain::Int(number.as_i64().unwrap()),
             (Value::Number(number), _) => Plain::Double(number.as_f64().unwrap()),
@@ -70,8 +90,10 @@ impl Plain {
                 Plain::Map(map.iter().map(entry).collect())
             }
             (Value::Object(map), Shape::Object(members)) => {
+                // A member that is null is absent.
                 let member = |(name, shape): &(&str, Shape)| {
-                    Some((Plain::Text((*name).to_owned()), Plain::of(map.get(name)?, shape)))
+                    let value = map.get(name).filter(|value| !value.is_null())?;
+                    Some((Plain::Text((*name).to_owned()), Plain::of(value, shape)))
                 };
                 Plain::Map(members.iter().filter_map(member).collect())
             }
@@ -79,11 +101,40 @@ impl Plain {
         }
     }
 
+    /// The items of a list.
+    pub(super) fn items(&self) -> Option<&[Plain]> {
+        match self {
+            Plain::List(items) | Plain::Identified(_, items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The name of the type.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Plain::Null => "null_type",
+            Plain::Bool(_) => "bool",
+            Plain::Int(_) => "int",
+            Plain::Uint(_) => "uint",
+            Plain::Double(_) => "double",
+            Plain::Text(_) => "string",
+            Plain::Bytes(_) => "bytes",
+            Plain::List(_) | Plain::Identified(..) => "list",
+            Plain::Map(_) => "map",
+            Plain::Optional(_) => "optional_type",
+            Plain::Type(_) => "type",
+            Plain::Duration(_) => "google.protobuf.Duration",
+            Plain::Time(_) => "google.protobuf.Timestamp",
+            other => panic!("no fault here names the type of {other:?}"),
+        }
+    }
+
     /// The size that costs count.
     pub(super) fn size(&self) -> u64 {
         crate::length(match self {
             Plain::Text(text) => text.chars().count(),
-            Plain::List(items) => items.len(),
+            Plain::Bytes(bytes) => bytes.len(),
+            Plain::List(items) | Plain::Identified(_, items) => items.len(),
             Plain::Map(entries) => entries.len(),
             Plain::Address(Address(bytes)) => bytes.len(),
             Plain::Network(_, bits) => usize::try_from(*bits).unwrap().div_ceil(8),
@@ -95,7 +146,8 @@ impl Plain {
     pub(super) fn traversal(&self) -> u64 {
         match self {
             Plain::Text(text) => crate::length(text.len()) / 10,
-            Plain::List(items) => items.iter().map(Plain::traversal).sum(),
+            Plain::Bytes(bytes) => crate::length(bytes.len()) / 10,
+            Plain::List(items) | Plain::Identified(_, items) => items.iter().map(Plain::traversal).sum(),
             Plain::Map(entries) => {
                 entries.iter().map(|(key, value)| key.traversal() + value.traversal()).sum()
             }
@@ -120,12 +172,16 @@ impl Plain {
     pub(super) fn is_zero(&self) -> bool {
         match self {
             Plain::Bool(truth) => !truth,
+            Plain::Null => true,
             Plain::Int(number) => *number == 0,
+            Plain::Uint(number) => *number == 0,
             Plain::Double(number) => *number == 0.0,
-            Plain::Text(_) | Plain::List(_) | Plain::Map(_) => self.size() == 0,
+            Plain::Text(_) | Plain::Bytes(_) | Plain::List(_) | Plain::Identified(..) | Plain::Map(_) => {
+                self.size() == 0
+            }
             Plain::Optional(value) => value.is_none(),
             Plain::Duration(nanoseconds) => *nanoseconds == 0,
-            Plain::Time(time) => Some(*time) == times::time("0001-01-01T00:00:00Z"),
+            Plain::Time(time) => times::time("0001-01-01T00:00:00Z").is_some_and(|zero| zero.0 == time.0),
             _ => false,
         }
     }
@@ -134,7 +190,7 @@ impl Plain {
     pub(super) fn get(&self, key: &Plain) -> Option<&Plain> {
         match (self, key) {
             (Plain::Map(entries), key) => Some(&entries.iter().find(|(own, _)| own.equals(key))?.1),
-            (Plain::List(items), Plain::Int(at)) => items.get(usize::try_from(*at).ok()?),
+            (list, Plain::Int(at)) => list.items()?.get(usize::try_from(*at).ok()?),
             _ => None,
         }
     }
@@ -144,12 +200,21 @@ impl Plain {
         match (self, other) {
             (Plain::Bool(one), Plain::Bool(other)) => one == other,
             (Plain::Text(one), Plain::Text(other)) => one == other,
-            (Plain::List(one), Plain::List(other)) => {
+            (Plain::Null, Plain::Null) => true,
+            (Plain::Bytes(one), Plain::Bytes(other)) => one == other,
+            (Plain::Type(one), Plain::Type(other)) => one == other,
+            (Plain::List(one), other) => other.items().is_some_and(|other| {
                 one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.equals(other))
-            }
+            }),
+            (Plain::Identified(member, one), other) => other.items().is_some_and(|other| {
+                let has = |item: &Plain| {
+                    other.iter().any(|found| item.is_same_as(found, *member) && item.equals(found))
+                };
+                one.len() == other.len() && one.iter().all(has)
+            }),
             (Plain::Map(one), Plain::Map(_)) => {
                 let is_there =
-                    |(key, value): &(Plain, Plain)| other.get(key).is_some_and(|found| found.equals(value));
+                    |(key, value): &(Plain, Plain)| other.get(key).is_some_and(|found| value.equals(found));
                 self.size() == other.size() && one.iter().all(is_there)
             }
             (Plain::Optional(None), Plain::Optional(None)) => true,
@@ -164,18 +229,33 @@ impl Plain {
         }
     }
 
-    /// The order of numbers, texts, truth values, durations and times.
+    /// Whether two items of a list are the same: equal, or with an equal member of this name.
+    pub(super) fn is_same_as(&self, other: &Plain, member: Option<&str>) -> bool {
+        let Some(member) = member else { return self.equals(other) };
+        let key = Plain::Text(member.to_owned());
+        match (self.get(&key), other.get(&key)) {
+            (Some(one), Some(other)) => one.equals(other),
+            (one, other) => one.is_none() && other.is_none(),
+        }
+    }
+
+    /// The order of numbers, texts, bytes, truth values, durations and times.
     pub(super) fn order(&self, other: &Plain) -> Option<std::cmp::Ordering> {
         match (self, other) {
             (Plain::Int(one), Plain::Int(other)) => Some(one.cmp(other)),
             (Plain::Double(one), Plain::Double(other)) => one.partial_cmp(other),
             (Plain::Int(one), Plain::Double(other)) => rounded(*one, *other),
             (Plain::Double(one), Plain::Int(other)) => rounded(*other, *one).map(std::cmp::Ordering::reverse),
+            (Plain::Uint(one), Plain::Uint(other)) => Some(one.cmp(other)),
+            (Plain::Int(one), Plain::Uint(other)) => Some(i128::from(*one).cmp(&i128::from(*other))),
+            (Plain::Uint(one), Plain::Int(other)) => Some(i128::from(*one).cmp(&i128::from(*other))),
+            (Plain::Uint(one), Plain::Double(other)) => rounded_up(*one).partial_cmp(other),
+            (Plain::Double(one), Plain::Uint(other)) => one.partial_cmp(&rounded_up(*other)),
             (Plain::Text(one), Plain::Text(other)) => Some(one.cmp(other)),
+            (Plain::Bytes(one), Plain::Bytes(other)) => Some(one.cmp(other)),
             (Plain::Bool(one), Plain::Bool(other)) => Some(one.cmp(other)),
-            (Plain::Duration(one), Plain::Duration(other)) | (Plain::Time(one), Plain::Time(other)) => {
-                Some(one.cmp(other))
-            }
+            (Plain::Duration(one), Plain::Duration(other))
+            | (Plain::Time((one, _)), Plain::Time((other, _))) => Some(one.cmp(other)),
             _ => None,
         }
     }
@@ -185,6 +265,11 @@ impl Plain {
 #[expect(clippy::cast_precision_loss, reason = "the reference rounds")]
 fn rounded(integer: i64, double: f64) -> Option<std::cmp::Ordering> {
     (integer as f64).partial_cmp(&double)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "the reference rounds")]
+fn rounded_up(unsigned: u64) -> f64 {
+    unsigned as f64
 }
 
 impl From<&Val<'_>> for Plain {

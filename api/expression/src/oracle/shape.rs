@@ -1,5 +1,9 @@
 //! Schemas and documents that are made from bytes.
 
+use std::rc::Rc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use orch_schema::json;
 use orch_schema::value::{SmolStr, Value};
 
@@ -44,9 +48,19 @@ pub(super) enum Shape {
     List(usize, Box<Shape>),
     /// From texts, with the most entries.
     Map(usize, Box<Shape>),
-    Object(Vec<(&'static str, Shape)>),
+    Object(Rc<[(&'static str, Shape)]>),
     Duration,
     Time,
+    /// With the most bytes, in base64.
+    Bytes(usize),
+    /// An integer or a text.
+    Either,
+    /// May be null: of members of objects, and of items and entries that are integers.
+    Nullable(Box<Shape>),
+    /// A list with the most items, which are told apart by their values, or, if they are objects, by their member `a`.
+    Set(usize, Box<Shape>),
+    /// Of the language: no document has them.
+    Uint,
     /// Of the server's libraries: no document has them.
     Amount,
     Version,
@@ -78,11 +92,31 @@ impl Shape {
 
     fn object(bytes: &mut Bytes<'_>, levels: usize) -> Shape {
         let members = 2 + bytes.below(NAMES.len() - 1);
-        Shape::Object(NAMES[..members].iter().map(|name| (*name, Shape::any(bytes, levels))).collect())
+        let member = |name: &&'static str| {
+            let shape = Shape::any(bytes, levels);
+            (*name, if bytes.below(8) == 7 { Shape::Nullable(Box::new(shape)) } else { shape })
+        };
+        Shape::Object(NAMES[..members].iter().map(member).collect())
+    }
+
+    /// An item of a list or an entry of a map.
+    fn part(bytes: &mut Bytes<'_>, levels: usize) -> Box<Shape> {
+        let shape = Shape::any(bytes, levels);
+        let is_null = matches!(shape, Shape::Int) && bytes.below(5) == 4;
+        Box::new(if is_null { Shape::Nullable(Box::new(shape)) } else { shape })
+    }
+
+    /// The items of a set, or of a list with keys.
+    fn identified(bytes: &mut Bytes<'_>) -> Box<Shape> {
+        Box::new(match bytes.below(3) {
+            0 => Shape::Int,
+            1 => Shape::Text(4),
+            _ => Shape::Object([("a", Shape::Int), ("b", Shape::any(bytes, 0))].into()),
+        })
     }
 
     fn any(bytes: &mut Bytes<'_>, levels: usize) -> Shape {
-        let choices = if levels == 0 { 6 } else { 11 };
+        let choices = if levels == 0 { 8 } else { 15 };
         match bytes.below(choices) {
             0 => Shape::Int,
             1 => Shape::Text([4, 25, 0][bytes.below(3)]),
@@ -90,8 +124,11 @@ impl Shape {
             3 => Shape::Double,
             4 => Shape::Duration,
             5 => Shape::Time,
-            6..=8 => Shape::List(bytes.below(5), Box::new(Shape::any(bytes, levels - 1))),
-            9 => Shape::Map(bytes.below(4), Box::new(Shape::any(bytes, levels - 1))),
+            6 => Shape::Bytes([4, 25][bytes.below(2)]),
+            7 => Shape::Either,
+            8..=10 => Shape::List(bytes.below(5), Shape::part(bytes, levels - 1)),
+            11 => Shape::Map(bytes.below(4), Shape::part(bytes, levels - 1)),
+            12 | 13 => Shape::Set(1 + bytes.below(4), Shape::identified(bytes)),
             _ => Shape::object(bytes, levels - 1),
         }
     }
@@ -103,6 +140,25 @@ impl Shape {
             Shape::Double => json!({"type": "number"}),
             Shape::Bool => json!({"type": "boolean"}),
             Shape::Text(most) => json!({"type": "string", "maxLength": *most}),
+            Shape::Bytes(most) => json!({"type": "string", "format": "byte", "maxLength": *most}),
+            Shape::Either => json!({"x-orch-int-or-string": true, "maxLength": 4}),
+            Shape::Nullable(inner) => {
+                let mut schema = inner.schema();
+                schema.as_object_mut().unwrap().insert(SmolStr::new("nullable"), json!(true));
+                schema
+            }
+            Shape::Set(most, item) => {
+                let items = item.schema();
+                match **item {
+                    Shape::Object(_) => json!({
+                        "type": "array", "maxItems": *most, "items": items,
+                        "x-orch-list-type": "map", "x-orch-list-map-keys": ["a"]
+                    }),
+                    _ => {
+                        json!({"type": "array", "maxItems": *most, "items": items, "x-orch-list-type": "set"})
+                    }
+                }
+            }
             Shape::Duration => json!({"type": "string", "format": "duration"}),
             Shape::Time => json!({"type": "string", "format": "date-time"}),
             Shape::List(most, item) => json!({"type": "array", "maxItems": *most, "items": item.schema()}),
@@ -127,6 +183,31 @@ impl Shape {
             Shape::Text(most) => json!(bytes.text(*most)),
             Shape::Duration => json!(bytes.one_of(&DURATIONS)),
             Shape::Time => json!(bytes.one_of(&TIMES)),
+            Shape::Bytes(most) => {
+                let length = bytes.below(*most + 1);
+                let raw: Vec<u8> = (0..length).map(|_| [b'a', 0, 0xc3, 0xa9][bytes.below(4)]).collect();
+                json!(STANDARD.encode(raw))
+            }
+            Shape::Either if bytes.below(2) == 0 => json!([0_i64, 1, 7][bytes.below(3)]),
+            Shape::Either => json!(bytes.text(4)),
+            Shape::Nullable(_) if bytes.below(3) == 0 => Value::Null,
+            Shape::Nullable(inner) => inner.document(bytes),
+            Shape::Set(most, item) => {
+                let length = bytes.below(*most + 1);
+                let mut made: Vec<Value> = Vec::new();
+                for _ in 0..length {
+                    let mut value = item.document(bytes);
+                    if let (Shape::Object(_), Some(object)) = (&**item, value.as_object_mut()) {
+                        object.insert(SmolStr::new("a"), json!([0_i64, 1, 2, 7][bytes.below(4)]));
+                    }
+                    let key =
+                        |value: &Value| value.as_object().map_or_else(|| value.clone(), |of| of["a"].clone());
+                    if !made.iter().any(|own| key(own) == key(&value)) {
+                        made.push(value);
+                    }
+                }
+                Value::Array(made)
+            }
             Shape::List(most, item) => {
                 let length = bytes.below(*most + 1);
                 Value::Array((0..length).map(|_| item.document(bytes)).collect())
@@ -138,7 +219,7 @@ impl Shape {
             }
             Shape::Object(members) => {
                 let mut made = orch_schema::value::Map::new();
-                for (name, shape) in members {
+                for (name, shape) in members.iter() {
                     if bytes.below(8) != 7 {
                         made.insert(SmolStr::new(name), shape.document(bytes));
                     }
@@ -149,13 +230,17 @@ impl Shape {
         }
     }
 
+    /// The shape of values that are not null.
+    pub(super) fn bare(&self) -> &Shape {
+        if let Shape::Nullable(inner) = self { inner } else { self }
+    }
+
     /// Whether values of both shapes have one type.
     pub(super) fn is_like(&self, other: &Shape) -> bool {
-        match (self, other) {
-            (Shape::List(_, one), Shape::List(_, other)) | (Shape::Map(_, one), Shape::Map(_, other)) => {
-                one.is_like(other)
-            }
-            (Shape::Object(one), Shape::Object(other)) => std::ptr::eq(one.as_ptr(), other.as_ptr()),
+        match (self.bare(), other.bare()) {
+            (Shape::List(_, one) | Shape::Set(_, one), Shape::List(_, other) | Shape::Set(_, other))
+            | (Shape::Map(_, one), Shape::Map(_, other)) => one.is_like(other),
+            (Shape::Object(one), Shape::Object(other)) => Rc::ptr_eq(one, other),
             (one, other) => std::mem::discriminant(one) == std::mem::discriminant(other),
         }
     }
@@ -173,19 +258,22 @@ impl Sizes for ShapeSizes<'_> {
         }
         let mut shape = self.0;
         for step in rest {
-            shape = match (shape, *step) {
-                (Shape::List(_, item), "@items") => item,
+            shape = match (shape.bare(), *step) {
+                (Shape::List(_, item) | Shape::Set(_, item), "@items") => item,
                 (Shape::Map(_, value), "@values") => value,
                 (Shape::Map(..), "@keys") => &Shape::Text(KEY_MAX),
                 (Shape::Object(members), name) => &members.iter().find(|(member, _)| *member == name)?.1,
                 _ => return None,
             };
         }
-        Some(match shape {
+        Some(match shape.bare() {
             Shape::Object(members) => Range::new(0, crate::length(members.len())),
-            Shape::Text(most) | Shape::List(most, _) | Shape::Map(most, _) => {
-                Range::new(0, crate::length(*most))
-            }
+            Shape::Text(most)
+            | Shape::Bytes(most)
+            | Shape::List(most, _)
+            | Shape::Set(most, _)
+            | Shape::Map(most, _) => Range::new(0, crate::length(*most)),
+            Shape::Either => Range::new(0, 4),
             _ => Range::exactly(1),
         })
     }

@@ -1,7 +1,7 @@
 //! Durations and times: nanoseconds, a calendar that counts days, and the rules of a few zones.
 //!
 //! Owns what the definition says of them: texts of durations are a sign and decimals with units, texts of times are those of
-//! RFC 3339 with capital letters; a duration has 64 bits, a time lies in the years 1 to 9999.
+//! RFC 3339 with capital letters, and keep their offset; a duration has 64 bits, a time lies in the years 1 to 9999 of UTC.
 
 use super::calls::Called;
 use super::plain::Plain;
@@ -107,8 +107,11 @@ pub(super) fn duration(text: &str) -> Option<i128> {
     i64::try_from(sum).ok().map(i128::from)
 }
 
-/// The nanoseconds of a time's text, in any year.
-fn any_time(text: &str) -> Option<i128> {
+/// Nanoseconds since 1970, and seconds east of UTC where the time is told.
+pub(super) type Time = (i128, i128);
+
+/// A time from its text, in any year.
+fn any_time(text: &str) -> Option<Time> {
     let (main, rest) = text.split_at_checked(19)?;
     let number = |from: usize, to: usize| {
         let part = &main[from..to];
@@ -132,22 +135,24 @@ fn any_time(text: &str) -> Option<i128> {
         }
         None => (0, rest),
     };
+    let mut east = 0;
     if zone != "Z" {
         let sign = if zone.starts_with('-') { -1 } else { 1 };
         let offset = zone.strip_prefix(['+', '-']).filter(|offset| offset.len() == 5)?;
         let (hours, minutes) = offset.split_once(':').filter(|(hours, _)| hours.len() == 2)?;
-        seconds -= sign * (hours.parse::<i128>().ok()? * 3600 + minutes.parse::<i128>().ok()? * 60);
+        east = sign * (hours.parse::<i128>().ok()? * 3600 + minutes.parse::<i128>().ok()? * 60);
+        seconds -= east;
     }
-    Some(seconds * SECOND + nanoseconds)
+    Some((seconds * SECOND + nanoseconds, east))
 }
 
 fn is_in_range(time: i128) -> bool {
     (days_before(1)..days_before(10_000)).contains(&time.div_euclid(SECOND * DAY))
 }
 
-/// The nanoseconds of a time's text.
-pub(super) fn time(text: &str) -> Option<i128> {
-    any_time(text).filter(|time| is_in_range(*time))
+/// A time from its text.
+pub(super) fn time(text: &str) -> Option<Time> {
+    any_time(text).filter(|(time, _)| is_in_range(*time))
 }
 
 /// The text of a duration: its seconds as the double that they are.
@@ -157,14 +162,20 @@ pub(super) fn text_of_duration(nanoseconds: i128) -> String {
     format!("{seconds}s")
 }
 
-/// The text of a time in UTC.
-pub(super) fn text_of_time(nanoseconds: i128) -> String {
+/// The text of a time with its offset.
+pub(super) fn text_of_time((nanoseconds, east): Time) -> String {
+    let sign = if east < 0 { '-' } else { '+' };
+    let zone = match east.abs() / 60 {
+        0 => "Z".to_owned(),
+        minutes => format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60),
+    };
+    let nanoseconds = nanoseconds + east * SECOND;
     let (seconds, fraction) = (nanoseconds.div_euclid(SECOND), nanoseconds.rem_euclid(SECOND));
     let (of, clock) = (date(seconds), seconds.rem_euclid(DAY));
     let fraction = if fraction == 0 { String::new() } else { format!(".{fraction:09}") };
     let fraction = fraction.trim_end_matches('0');
     format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}{fraction}Z",
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}{fraction}{zone}",
         of.year,
         of.month + 1,
         of.day + 1,
@@ -217,12 +228,12 @@ fn int(number: i128) -> Called {
 }
 
 fn in_64_bits(nanoseconds: i128) -> Called {
-    i64::try_from(nanoseconds).map_err(|_| "duration overflow".to_owned())?;
+    i64::try_from(nanoseconds).map_err(|_| "integer overflow".to_owned())?;
     Ok((Plain::Duration(nanoseconds), 1))
 }
 
-fn in_range(time: i128) -> Called {
-    if is_in_range(time) { Ok((Plain::Time(time), 1)) } else { Err("timestamp overflow".to_owned()) }
+fn in_range(time: i128, east: i128) -> Called {
+    if is_in_range(time) { Ok((Plain::Time((time, east)), 1)) } else { Err("timestamp overflow".to_owned()) }
 }
 
 /// Calls with durations and times.
@@ -235,21 +246,25 @@ pub(super) fn call(name: &str, arguments: &[Plain]) -> Option<Called> {
             None => no_conversion("Duration"),
         },
         ("timestamp", [Plain::Text(text)]) => match any_time(text) {
-            Some(time) => in_range(time),
+            Some((time, east)) => in_range(time, east),
             None => no_conversion("Timestamp"),
         },
-        ("duration", [Plain::Int(nanoseconds)]) => in_64_bits(i128::from(*nanoseconds)),
-        ("timestamp", [Plain::Int(seconds)]) => in_range(i128::from(*seconds) * SECOND),
-        ("duration" | "timestamp", [own]) => Ok((own.clone(), 1)),
+        ("timestamp", [Plain::Int(seconds)]) => in_range(i128::from(*seconds) * SECOND, 0),
+        ("duration" | "timestamp", [own @ (Plain::Duration(_) | Plain::Time(_))]) => Ok((own.clone(), 1)),
         ("int", [Plain::Duration(nanoseconds)]) => int(*nanoseconds),
-        ("int", [Plain::Time(time)]) => int(time.div_euclid(SECOND)),
+        ("int", [Plain::Time((time, _))]) => int(time.div_euclid(SECOND)),
         ("_+_", [Plain::Duration(one), Plain::Duration(other)]) => in_64_bits(one + other),
         ("_-_", [Plain::Duration(one), Plain::Duration(other)]) => in_64_bits(one - other),
-        ("_+_", [Plain::Time(one), Plain::Duration(other)] | [Plain::Duration(other), Plain::Time(one)]) => {
-            in_range(one + other)
+        (
+            "_+_",
+            [Plain::Time((one, east)), Plain::Duration(other)]
+            | [Plain::Duration(other), Plain::Time((one, east))],
+        ) => in_range(one + other, *east),
+        // The duration is negated before it is added.
+        ("_-_", [Plain::Time((one, east)), Plain::Duration(other)]) => {
+            in_64_bits(-other).and_then(|_| in_range(one - other, *east))
         }
-        ("_-_", [Plain::Time(one), Plain::Duration(other)]) => in_range(one - other),
-        ("_-_", [Plain::Time(one), Plain::Time(other)]) => in_64_bits(one - other),
+        ("_-_", [Plain::Time((one, _)), Plain::Time((other, _))]) => in_64_bits(one - other),
         (name, [Plain::Duration(nanoseconds)]) if name.starts_with("get") => {
             let unit = match name {
                 "getHours" => 3600 * SECOND,
@@ -260,8 +275,8 @@ pub(super) fn call(name: &str, arguments: &[Plain]) -> Option<Called> {
             };
             int(nanoseconds / unit)
         }
-        (name, [Plain::Time(time)]) if name.starts_with("get") => part(name, *time),
-        (name, [Plain::Time(time), Plain::Text(zone)]) if name.starts_with("get") => {
+        (name, [Plain::Time((time, _))]) if name.starts_with("get") => part(name, *time),
+        (name, [Plain::Time((time, _)), Plain::Text(zone)]) if name.starts_with("get") => {
             match offset(zone, time.div_euclid(SECOND)) {
                 Ok(offset) => part(name, time + offset * SECOND),
                 Err(text) => Err(text),

@@ -4,14 +4,19 @@ use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators,
 };
 
-use super::calls;
 use super::plain::Plain;
+use super::rights::UNDECIDED;
+use super::{calls, rights};
 
 /// A value, or the text of the fault for which there is none.
 pub(super) type Told = Result<Plain, String>;
 
 /// Conversions of literals are literals.
-const CONVERSIONS: [&str; 7] = ["bool", "double", "duration", "dyn", "int", "string", "timestamp"];
+const CONVERSIONS: [&str; 9] =
+    ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "uint"];
+
+/// Names of types that expressions here have.
+const TYPES: [&str; 4] = ["int", "list", "null_type", "string"];
 
 /// Names before those of functions.
 const FAMILIES: [&str; 6] = ["format", "ip", "lists", "optional", "sets", "strings"];
@@ -21,12 +26,15 @@ pub(super) struct Walk {
     /// Faults that were met, also those that something forgave.
     pub(super) faults: usize,
     names: Vec<(String, Told)>,
+    /// A question has no answer yet, which nothing forgives.
+    has_ended: bool,
 }
 
 impl Walk {
-    /// A walk with `own` as the variable `self`.
+    /// A walk with `own` as the variable `self`, and `authorizer`.
     pub(super) fn over(own: Plain) -> Walk {
-        Walk { cost: 0, faults: 0, names: vec![("self".to_owned(), Ok(own))] }
+        let names = vec![("self".to_owned(), Ok(own)), ("authorizer".to_owned(), Ok(rights::start()))];
+        Walk { cost: 0, faults: 0, names, has_ended: false }
     }
 
     pub(super) fn value(&mut self, node: &IdedExpr) -> Told {
@@ -35,9 +43,14 @@ impl Walk {
         }
         match &node.expr {
             Expr::Ident(name) => {
-                self.cost += 1;
                 let found = self.names.iter().rev().find(|(own, _)| own == name);
-                found.unwrap_or_else(|| panic!("{name} is no name here")).1.clone()
+                let Some((_, found)) = found else {
+                    // The name of a type is a literal.
+                    let kind = TYPES.into_iter().find(|kind| kind == name);
+                    return Ok(Plain::Type(kind.unwrap_or_else(|| panic!("{name} is no name here"))));
+                };
+                self.cost += 1;
+                found.clone()
             }
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => self.call(call),
@@ -77,13 +90,18 @@ impl Walk {
     }
 
     pub(super) fn fault(&mut self, text: impl Into<String>) -> Told {
+        let text = text.into();
         self.faults += 1;
-        Err(text.into())
+        self.has_ended |= text == UNDECIDED;
+        Err(text)
     }
 
     fn select(&mut self, select: &SelectExpr) -> Told {
         let operand = self.value(&select.operand)?;
         let key = Plain::Text(select.field.clone());
+        if operand.items().is_some() {
+            return self.fault("unsupported index type 'string' in list");
+        }
         if select.test {
             return Ok(Plain::Bool(operand.get(&key).is_some()));
         }
@@ -126,6 +144,9 @@ impl Walk {
             }
             ("@not_strictly_false", [condition]) => {
                 let truth = self.truth(condition);
+                if self.has_ended {
+                    return truth.map(Plain::Bool);
+                }
                 self.cost += 1;
                 Ok(Plain::Bool(truth.unwrap_or(true)))
             }
@@ -166,12 +187,12 @@ impl Walk {
     /// `&&` and `||`: an operand that is `decides` decides, also where the other one is a fault.
     fn logical(&mut self, one: &IdedExpr, other: &IdedExpr, decides: bool) -> Told {
         let first = self.truth(one);
-        if first == Ok(decides) {
-            return Ok(Plain::Bool(decides));
+        if first == Ok(decides) || self.has_ended {
+            return first.map(Plain::Bool);
         }
         let second = self.truth(other);
-        if second == Ok(decides) {
-            return Ok(Plain::Bool(decides));
+        if second == Ok(decides) || self.has_ended {
+            return second.map(Plain::Bool);
         }
         first.and(second).map(Plain::Bool)
     }
@@ -179,13 +200,16 @@ impl Walk {
     fn comprehension(&mut self, one: &ComprehensionExpr) -> Told {
         let range = self.value(&one.iter_range)?;
         let start = self.value(&one.accu_init);
+        if self.has_ended {
+            return start;
+        }
         // A binding is a loop over nothing, and a fault in it is met where the name is read.
         let start =
             if range.size() == 0 && one.accu_var != crate::macros::ACCUMULATOR { start } else { Ok(start?) };
         let around = self.names.len();
         self.names.push((one.accu_var.clone(), start));
         let rounds: Vec<(Plain, Plain)> = match (range, &one.iter_var2) {
-            (Plain::List(items), _) => items
+            (Plain::List(items) | Plain::Identified(_, items), _) => items
                 .into_iter()
                 .enumerate()
                 .map(|(at, item)| (Plain::Int(i64::try_from(at).unwrap()), item))
@@ -206,6 +230,7 @@ impl Walk {
             let next = if goes_on { Some(self.value(&one.loop_step)) } else { None };
             self.names.truncate(around + 1);
             match next {
+                Some(Err(text)) if self.has_ended => return Err(text),
                 Some(next) => self.names[around].1 = next,
                 None => break,
             }
@@ -219,6 +244,9 @@ impl Walk {
 /// The value of a literal, of a list or map of literals, and of a conversion of one: they cost nothing.
 fn literal(node: &IdedExpr) -> Option<Plain> {
     match &node.expr {
+        Expr::Literal(LiteralValue::Null) => Some(Plain::Null),
+        Expr::Literal(LiteralValue::UInt(number)) => Some(Plain::Uint(*number.inner())),
+        Expr::Literal(LiteralValue::Bytes(bytes)) => Some(Plain::Bytes(bytes.inner().to_vec())),
         Expr::Literal(LiteralValue::Boolean(truth)) => Some(Plain::Bool(*truth.inner())),
         Expr::Literal(LiteralValue::Int(number)) => Some(Plain::Int(*number.inner())),
         Expr::Literal(LiteralValue::Double(number)) => Some(Plain::Double(*number.inner())),

@@ -8,7 +8,7 @@ const LEVELS: usize = 4;
 pub(super) struct Writer<'w, 'b> {
     pub(super) bytes: &'w mut Bytes<'b>,
     /// Variables by name, the newest last.
-    names: Vec<(String, Shape)>,
+    pub(super) names: Vec<(String, Shape)>,
 }
 
 impl<'w, 'b> Writer<'w, 'b> {
@@ -35,14 +35,14 @@ impl<'w, 'b> Writer<'w, 'b> {
     }
 
     /// A place with a shape that `fits`.
-    fn place(&mut self, fits: impl Fn(&Shape) -> bool) -> Option<(String, Shape)> {
+    pub(super) fn place(&mut self, fits: impl Fn(&Shape) -> bool) -> Option<(String, Shape)> {
         let mut places = self.places();
         places.retain(|(_, shape)| fits(shape));
         let at = self.bytes.below(places.len());
         (!places.is_empty()).then(|| places.swap_remove(at))
     }
 
-    fn of(&mut self, shape: &Shape, levels: usize) -> String {
+    pub(super) fn of(&mut self, shape: &Shape, levels: usize) -> String {
         let Some(levels) = levels.checked_sub(1) else { return self.leaf(shape) };
         match self.bytes.below(5) {
             0 => return self.leaf(shape),
@@ -58,9 +58,13 @@ impl<'w, 'b> Writer<'w, 'b> {
             Shape::Int => self.int(levels),
             Shape::Double => self.double(levels),
             Shape::Text(_) => self.text(levels),
-            Shape::List(_, item) => self.list(item, levels),
+            Shape::List(_, item) | Shape::Set(_, item) => self.list(item, levels),
             Shape::Map(_, value) => self.map(value, levels),
             Shape::Object(_) => self.leaf(shape),
+            Shape::Nullable(inner) => self.of(inner, levels),
+            Shape::Either => self.either(),
+            Shape::Uint => self.unsigned(levels),
+            Shape::Bytes(_) => self.raw(levels),
             Shape::Duration => self.duration(levels),
             Shape::Time => self.time(levels),
             other => self.of_server(other, levels),
@@ -79,7 +83,9 @@ impl<'w, 'b> Writer<'w, 'b> {
             Shape::Double => self.bytes.one_of(&["0.0", "1.5", "-2.0", "1e300"]).to_owned(),
             Shape::Bool => self.bytes.one_of(&["true", "false"]).to_owned(),
             Shape::Text(_) => format!("'{}'", self.bytes.text(12)),
-            Shape::List(_, item) => format!("[{}]", self.leaf(item)),
+            Shape::List(_, item) | Shape::Set(_, item) => format!("[{}]", self.leaf(item)),
+            Shape::Nullable(inner) => self.leaf(inner),
+            Shape::Either => self.either(),
             Shape::Map(_, value) => format!("{{'{}': {}}}", self.bytes.text(2), self.leaf(value)),
             // Objects have no literals.
             Shape::Object(_) => match self.place(|found| found.is_like(shape)) {
@@ -126,9 +132,18 @@ impl<'w, 'b> Writer<'w, 'b> {
 
     pub(super) fn boolean(&mut self, levels: usize) -> String {
         let Some(levels) = levels.checked_sub(1) else { return self.leaf(&Shape::Bool) };
-        let scalars = [Shape::Int, Shape::Text(0), Shape::Double, Shape::Bool, Shape::Duration, Shape::Time];
+        let scalars = [
+            Shape::Int,
+            Shape::Text(0),
+            Shape::Double,
+            Shape::Bool,
+            Shape::Duration,
+            Shape::Time,
+            Shape::Uint,
+            Shape::Bytes(0),
+        ];
         let scalar = scalars[self.bytes.below(scalars.len())].clone();
-        match self.bytes.below(20) {
+        match self.bytes.below(24) {
             0 => self.leaf(&Shape::Bool),
             1 => format!("!({})", self.boolean(levels)),
             2 => format!("({} && {})", self.boolean(levels), self.boolean(levels)),
@@ -165,6 +180,10 @@ impl<'w, 'b> Writer<'w, 'b> {
                 format!("{function}({}, {})", self.list(&scalar, levels), self.list(&scalar, levels))
             }
             15..=18 => self.truth_of_server(levels),
+            19 => self.truth_of_number(levels),
+            20 => self.truth_of_either(levels),
+            21 | 22 => self.truth_of_lists(levels),
+            23 if self.bytes.below(2) == 0 => self.right(levels),
             _ => match self.bytes.below(2) {
                 0 => format!("{}.isSorted()", self.list(&scalar, levels)),
                 _ => format!("(dyn({}) == dyn({}))", self.int(levels), self.double(levels)),
@@ -192,44 +211,6 @@ impl<'w, 'b> Writer<'w, 'b> {
         })
     }
 
-    /// A list or a map, and its shape.
-    fn range(&mut self, levels: usize) -> (String, Shape) {
-        match self.place(|shape| matches!(shape, Shape::List(..) | Shape::Map(..))) {
-            Some(found) if self.bytes.below(4) != 0 => found,
-            _ => (self.list(&Shape::Int, levels), Shape::List(0, Box::new(Shape::Int))),
-        }
-    }
-
-    /// `range.` and what `write` makes of the names of its variables, which it may read.
-    fn loop_over(
-        &mut self,
-        range: &str,
-        shape: &Shape,
-        write: impl FnOnce(&mut Self, &str) -> String,
-    ) -> String {
-        let names = ["x", "y", "z"];
-        let first = names[self.bytes.below(3)];
-        let around = self.names.len();
-        let has_two = self.bytes.below(3) == 0;
-        let second = names[(names.iter().position(|name| *name == first).unwrap_or(0) + 1) % 3];
-        let (index, value) = match shape {
-            Shape::Map(_, value) => (Shape::Text(0), (**value).clone()),
-            Shape::List(_, item) => (Shape::Int, (**item).clone()),
-            other => panic!("no loop goes over {other:?}"),
-        };
-        let text = if has_two {
-            self.names.push((first.to_owned(), index));
-            self.names.push((second.to_owned(), value));
-            write(self, &format!("{first}, {second}"))
-        } else {
-            let of = if let Shape::Map(..) = shape { index } else { value };
-            self.names.push((first.to_owned(), of));
-            write(self, first)
-        };
-        self.names.truncate(around);
-        format!("{range}.{text}")
-    }
-
     pub(super) fn int(&mut self, levels: usize) -> String {
         let Some(levels) = levels.checked_sub(1) else { return self.leaf(&Shape::Int) };
         match self.bytes.below(10) {
@@ -250,7 +231,9 @@ impl<'w, 'b> Writer<'w, 'b> {
                 format!("{}.{function}()", self.list(&Shape::Int, levels))
             }
             7 | 8 => self.int_of_server(levels),
-            _ => match self.bytes.below(3) {
+            _ => match self.bytes.below(5) {
+                3 => format!("int({})", self.unsigned(levels)),
+                4 => format!("size({})", self.raw(levels)),
                 0 => format!("int({})", self.double(levels)),
                 1 => format!("{}.indexOf({})", self.list(&Shape::Int, levels), self.int(levels)),
                 _ => format!("{}[{}]", self.list(&Shape::Int, levels), self.int(levels)),
@@ -258,7 +241,7 @@ impl<'w, 'b> Writer<'w, 'b> {
         }
     }
 
-    fn double(&mut self, levels: usize) -> String {
+    pub(super) fn double(&mut self, levels: usize) -> String {
         let Some(levels) = levels.checked_sub(1) else { return self.leaf(&Shape::Double) };
         match self.bytes.below(5) {
             0 => self.leaf(&Shape::Double),
@@ -291,117 +274,14 @@ impl<'w, 'b> Writer<'w, 'b> {
                 0 => format!("{}.join()", self.list(&Shape::Text(0), levels)),
                 _ => format!("{}.join({})", self.list(&Shape::Text(0), levels), self.text(levels)),
             },
-            7 => match self.bytes.below(2) {
+            7 => match self.bytes.below(5) {
                 0 => format!("string({})", self.int(levels)),
+                1 => format!("string({})", self.unsigned(levels)),
+                2 => format!("string({})", self.double(levels)),
+                3 => format!("string({})", self.raw(levels)),
                 _ => format!("string({})", self.boolean(levels)),
             },
             _ => format!("{}.charAt({})", self.text(levels), self.int(levels)),
-        }
-    }
-
-    pub(super) fn list(&mut self, item: &Shape, levels: usize) -> String {
-        let shape = Shape::List(0, Box::new(item.clone()));
-        let Some(levels) = levels.checked_sub(1) else { return self.leaf(&shape) };
-        let is_scalar = !matches!(item, Shape::List(..) | Shape::Map(..) | Shape::Object(_));
-        match self.bytes.below(11) {
-            0 => self.leaf(&shape),
-            1 => format!("[{}, {}]", self.of(item, levels), self.of(item, levels)),
-            2 => format!("[?optional.of({}), {}]", self.of(item, levels), self.of(item, levels)),
-            3 => format!("({} + {})", self.list(item, levels), self.list(item, levels)),
-            4 => {
-                let range = self.list(item, levels);
-                self.loop_over_list(&range, item, |writer, name| {
-                    format!("filter({name}, {})", writer.boolean(levels))
-                })
-            }
-            5 => {
-                let (range, of) = self.range(levels);
-                let is_map = matches!(of, Shape::Map(..));
-                let of = if let Shape::List(_, of) = of { *of } else { Shape::Text(0) };
-                let function = if is_map || self.bytes.below(2) == 0 { "map1" } else { "map2" };
-                self.loop_over_list(&range, &of, |writer, name| match function {
-                    "map1" => format!("map({name}, {})", writer.of(item, levels)),
-                    _ => format!("map({name}, {}, {})", writer.boolean(levels), writer.of(item, levels)),
-                })
-            }
-            6 => {
-                let range = self.list(&Shape::Text(0), levels);
-                self.names.push(("x".to_owned(), Shape::Int));
-                self.names.push(("y".to_owned(), Shape::Text(0)));
-                let filter = self.filter(levels);
-                let text = format!("{range}.transformList(x, y, {filter}{})", self.of(item, levels));
-                self.names.truncate(self.names.len() - 2);
-                text
-            }
-            7 => format!("{}.slice({}, {})", self.list(item, levels), self.int(levels), self.int(levels)),
-            8 => {
-                let function = self.bytes.one_of(&["distinct", "reverse"]);
-                format!("{}.{function}()", self.list(item, levels))
-            }
-            9 if is_scalar && self.bytes.below(2) == 0 => format!("{}.sort()", self.list(item, levels)),
-            9 => {
-                // The reference does not say in which order items with equal keys stand.
-                let list = self.list(item, levels);
-                format!("{list}.sortBy(x, {})", self.bytes.one_of(&["0", "true", "'a'"]))
-            }
-            10 if self.bytes.below(3) == 0 => {
-                let list = self.list(item, levels);
-                format!("optional.unwrap([{list}.first(), {list}[?{}]])", self.int(levels))
-            }
-            _ => match (item, self.bytes.below(2)) {
-                (Shape::Int, 0) => format!("lists.range({})", self.bytes.one_of(&["0", "3", "5"])),
-                (Shape::Text(_), 0) if self.bytes.below(2) == 0 => self.matched(levels),
-                (Shape::Text(_), 0) => format!("{}.split({})", self.text(levels), self.text(levels)),
-                _ => format!("[{}, {}].flatten()", self.list(item, levels), self.list(item, levels)),
-            },
-        }
-    }
-
-    /// A loop with one variable over a list with these items, or over a map with these keys.
-    fn loop_over_list(
-        &mut self,
-        range: &str,
-        item: &Shape,
-        write: impl FnOnce(&mut Self, &str) -> String,
-    ) -> String {
-        let name = self.bytes.one_of(&["x", "y", "z"]);
-        self.names.push((name.to_owned(), item.clone()));
-        let text = write(self, name);
-        self.names.pop();
-        format!("{range}.{text}")
-    }
-
-    /// The filter of a loop with two variables, with the comma behind it; mostly nothing.
-    fn filter(&mut self, levels: usize) -> String {
-        if self.bytes.below(3) == 0 { format!("{}, ", self.boolean(levels)) } else { String::new() }
-    }
-
-    fn map(&mut self, value: &Shape, levels: usize) -> String {
-        let shape = Shape::Map(0, Box::new(value.clone()));
-        let Some(levels) = levels.checked_sub(1) else { return self.leaf(&shape) };
-        match self.bytes.below(4) {
-            0 => self.leaf(&shape),
-            1 => format!("{{{}: {}}}", self.text(levels), self.of(value, levels)),
-            2 => {
-                let (key, of) = (self.text(levels), self.of(value, levels));
-                format!("{{{key}: {of}, {}: {of}}}", self.text(levels))
-            }
-            _ => {
-                let range = self.map(&Shape::Int, levels);
-                self.names.push(("x".to_owned(), Shape::Text(0)));
-                self.names.push(("y".to_owned(), Shape::Int));
-                let filter = self.filter(levels);
-                let text = match self.bytes.below(2) {
-                    0 => format!("{range}.transformMap(x, y, {filter}{})", self.of(value, levels)),
-                    _ => format!(
-                        "{range}.transformMapEntry(x, y, {filter}{{{}: {}}})",
-                        self.text(levels),
-                        self.of(value, levels)
-                    ),
-                };
-                self.names.truncate(self.names.len() - 2);
-                text
-            }
         }
     }
 }
@@ -412,12 +292,14 @@ fn add_places(text: &str, shape: &Shape, levels: usize, places: &mut Vec<(String
     let Some(levels) = levels.checked_sub(1) else { return };
     match shape {
         Shape::Object(members) => {
-            for (name, member) in members {
-                add_places(&format!("{text}.{name}"), member, levels, places);
+            for (name, member) in members.iter() {
+                add_places(&format!("{text}.{name}"), member.bare(), levels, places);
             }
         }
-        Shape::List(_, item) => add_places(&format!("{text}[0]"), item, levels, places),
-        Shape::Map(_, value) => add_places(&format!("{text}['a']"), value, levels, places),
+        Shape::List(_, item) | Shape::Set(_, item) => {
+            add_places(&format!("{text}[0]"), item.bare(), levels, places)
+        }
+        Shape::Map(_, value) => add_places(&format!("{text}['a']"), value.bare(), levels, places),
         _ => {}
     }
 }

@@ -1,208 +1,10 @@
 //! Expressions with durations, times, quantities, versions, addresses, networks, locators, formats and patterns.
 
 use super::shape::Shape;
+use super::words::{
+    ADDRESSES, AMOUNTS, DURATIONS, FORMATS, LINKS, NETWORKS, TEXTS, TIMES, VERSIONS, Words, ZONES,
+};
 use super::write::Writer;
-
-/// Texts of a type: those that have its form, and others.
-struct Words {
-    good: &'static [&'static str],
-    bad: &'static [&'static str],
-}
-
-const DURATIONS: Words = Words {
-    good: &["0", "1h", "90m", "-1.5s", "1h2m3.004005006s", "1us", "300ns", "26h", "2562047h", "0.1ms", "+5m"],
-    bad: &["", "1", "h", "1x", "1h-2m", "1.2.3s", "9223372037s", "1 h", ".s"],
-};
-const TIMES: Words = Words {
-    good: &[
-        "2024-02-29T23:59:59Z",
-        "2009-02-13T23:31:30.123Z",
-        "2026-03-29T01:00:00+00:00",
-        "2026-10-25T00:59:59.999999999Z",
-        "2026-11-01T05:59:59-00:30",
-        "2030-12-31T23:30:00-14:00",
-    ],
-    bad: &[
-        "2024-02-30T00:00:00Z",
-        "2024-01-01t00:00:00Z",
-        "2024-01-01T00:00:00z",
-        "2024-01-01T00:00:60Z",
-        "2024-01-01T24:00:00Z",
-        "2024-01-01T00:00:00",
-        "2024-01-01 00:00:00Z",
-        "2024-01-01T00:00:00.Z",
-        "0000-12-31T23:59:59Z",
-        "0001-01-01T00:00:00+01:00",
-        "9999-12-31T23:59:59-01:00",
-        "",
-    ],
-};
-const ZONES: &[&str] = &[
-    "UTC",
-    "",
-    "Asia/Tokyo",
-    "Asia/Kolkata",
-    "Europe/Berlin",
-    "America/New_York",
-    "+05:30",
-    "-08:00",
-    "02:15",
-    "-00:45",
-    "30:75",
-    "Z",
-    "europe/berlin",
-    "No/Where",
-    "ab:00",
-    "01:cd",
-];
-const AMOUNTS: Words = Words {
-    good: &[
-        "0", "1", "-3", "1.5", "100m", "2Ki", "1e3", "1.5Gi", "9E", "20E", ".5", "5.", "+7k", "1E2", "1e-3",
-        "0.1n", "1n", "1048576", "1Mi", "-0.5u", "1Pi", "m", ".", "-", "1000m", "2.0",
-    ],
-    bad: &["", "1kk", "1 ", "1.2.3", "one", "1KiB", "1e", "1e+", "1e5.0", "k1m", "0x1"],
-};
-const VERSIONS: Words = Words {
-    good: &[
-        "1.2.3",
-        "0.0.1",
-        "1.2.3-alpha.1",
-        "1.2.3-alpha.10",
-        "1.2.3-alpha",
-        "1.2.3-rc.1+b.01",
-        "1.2.3+x",
-        "1.2.3-0a",
-        "10.20.30",
-        "1.2.3-a-b",
-    ],
-    bad: &[
-        "",
-        "1",
-        "1.2",
-        "v1.2.3",
-        "1.2.3.4",
-        "01.2.3",
-        "1.02.3",
-        "1.2.03",
-        "1.2.3-",
-        "1.2.3-01",
-        "1.2.3-a..b",
-        "1.2.3+",
-        "1.2.3-é",
-        "1.2.3+_",
-        "a.b.c",
-        "1.x.3",
-        "1.2-a",
-        "v1",
-        "1..2",
-        "99999999999999999999.0.0",
-    ],
-};
-const ADDRESSES: Words = Words {
-    good: &[
-        "1.2.3.4",
-        "127.0.0.1",
-        "0.0.0.0",
-        "169.254.1.1",
-        "224.0.0.5",
-        "255.255.255.255",
-        "10.0.0.1",
-        "::",
-        "::1",
-        "2001:db8::1",
-        "2001:DB8:0:0:1::1",
-        "fe80::1",
-        "ff02::1",
-        "1:0:0:2:0:0:0:3",
-        "::1.2.3.4",
-        "1:2:3:4:5:6:7::",
-    ],
-    bad: &[
-        "",
-        "no",
-        "1.2.3",
-        "1.2.3.4.5",
-        "1.2.3.256",
-        "1.2.3.04",
-        "1.2.x.4",
-        "1.2..4",
-        "1:2",
-        "1:2:3:4:5:6:7:8:9",
-        "::12345",
-        "1::2::3",
-        "g::",
-        "fe80::1%eth0",
-        "::ffff:1.2.3.4",
-    ],
-};
-const NETWORKS: Words = Words {
-    good: &[
-        "10.0.0.0/8",
-        "10.1.2.3/16",
-        "1.2.3.4/32",
-        "0.0.0.0/0",
-        "2001:db8::/32",
-        "2001:db8::1/127",
-        "::/0",
-        "fe80::1/10",
-    ],
-    bad: &[
-        "1.2.3.4",
-        "10.0.0.0/33",
-        "10.0.0.0/08",
-        "10.0.0.0/",
-        "10.0.0.0/+8",
-        "1.2.3/8",
-        "::ffff:1.2.3.4/96",
-    ],
-};
-const LINKS: Words = Words {
-    good: &[
-        "https://a.example:8443/b/c?k=v&k=w&l",
-        "/only/path?x=a+b",
-        "mailto:x",
-        "HTTP://[::1]:80/é a",
-        "https://u:p@h/",
-        "http://h?x=1;2&y=%20",
-        "https://h",
-        "a:/b",
-    ],
-    bad: &["", "rel/path", "://x", "https://h:p/", "https://[::1/"],
-};
-const TEXTS: &[&str] = &[
-    "abc",
-    "a-b",
-    "-a",
-    "1a",
-    "a.b",
-    "A/b",
-    "a/b/c",
-    "a-",
-    "-",
-    "123e4567-e89b-12d3-a456-426614174000",
-    "123e4567e89b12d3a456426614174000",
-    "123e4567-e89b12d3a456426614174000",
-    "aGk=",
-    "aG=",
-    "2026-02-28",
-    "2026-02-30",
-    "2026-01-01t00:00:00.5+01:00",
-    "",
-];
-const FORMATS: &[&str] = &[
-    "dns1123Label",
-    "dns1123LabelPrefix",
-    "dns1123Subdomain",
-    "dns1123SubdomainPrefix",
-    "dns1035Label",
-    "dns1035LabelPrefix",
-    "qualifiedName",
-    "labelValue",
-    "uuid",
-    "byte",
-    "date",
-    "datetime",
-];
 
 impl Writer<'_, '_> {
     /// A literal of `words`, whole or as the sum of two parts. Words that lack the form of their type are written in parts alone,
@@ -231,6 +33,8 @@ impl Writer<'_, '_> {
             Shape::Address => format!("ip({})", self.word(&ADDRESSES)),
             Shape::Network => format!("cidr({})", self.word(&NETWORKS)),
             Shape::Link => format!("url({})", self.word(&LINKS)),
+            Shape::Uint => self.bytes.one_of(&["0u", "1u", "7u", "18446744073709551615u"]).to_owned(),
+            Shape::Bytes(_) => self.bytes.one_of(&["b''", "b'a'", "b'aé'", r"b'\xff'"]).to_owned(),
             other => panic!("no call makes {other:?}"),
         }
     }
@@ -423,7 +227,7 @@ impl Writer<'_, '_> {
         if self.bytes.below(2) == 0 {
             return format!("{text}.{function}({})", self.text(levels));
         }
-        let part = self.bytes.one_of(&["a", "b", "é", "ab", " "]);
+        let part = self.bytes.one_of(&["a", "b", "é", "ab", " ", ""]);
         format!("{text}.{function}('{part}', {})", self.bytes.one_of(&["0", "1", "2", "5", "-1", "30"]))
     }
 

@@ -91,79 +91,71 @@ fn misfit(kind: &Kind) -> &'static str {
 }
 
 impl ListShape {
-    /// Whether the lists are equal, where that does not depend on their order: `None` where it does.
+    /// Whether items are told apart by more than their place.
+    pub(crate) fn has_identity(&self) -> bool {
+        self.topology != Topology::Atomic
+    }
+
+    /// Whether two lists are equal in any order: the first has this declaration, and items with an identity.
     pub(crate) fn equal<'v>(
-        &'v self,
-        items: &'v [Value],
+        &self,
+        one: &List<'v>,
         other: &List<'v>,
         steps: &mut dyn Equality,
-    ) -> Result<Option<bool>, TooLong> {
-        if self.topology == Topology::Atomic {
-            return Ok(None);
+    ) -> Result<bool, TooLong> {
+        if one.len() != other.len() {
+            return Ok(false);
         }
-        if items.len() != other.len() {
-            return Ok(Some(false));
-        }
-        for item in items {
+        for item in one.iter() {
             let mut is_there = false;
-            for at in 0..other.len() {
+            for found in other.iter() {
                 steps.take(1)?;
-                if self.is_same(item, other, at, steps)? {
-                    let Some(found) = other.get(at) else { break };
-                    is_there = self.topology == Topology::Set || equal(&self.item.read(item), &found, steps)?;
+                if self.is_same(&item, &found, steps)? {
+                    is_there = self.topology == Topology::Set || equal(&item, &found, steps)?;
                     break;
                 }
             }
             if !is_there {
-                return Ok(Some(false));
+                return Ok(false);
             }
         }
-        Ok(Some(true))
+        Ok(true)
     }
 
-    /// Whether the item of `other` at `at` is the same as `item`: equal in a set, with equal keys in a list with keys.
-    fn is_same<'v>(
-        &'v self,
-        item: &'v Value,
-        other: &List<'v>,
-        at: usize,
-        steps: &mut dyn Equality,
-    ) -> Result<bool, TooLong> {
-        match (&self.topology, other) {
-            (Topology::Keyed(keys), List::Declared(_, others)) => {
-                // few: the keys of a list.
-                let is_key_equal =
-                    |other: &Value| keys.iter().all(|key| item.get(&**key) == other.get(&**key));
-                Ok(others.get(at).is_some_and(is_key_equal))
+    /// Whether two items are the same: equal in a set, with equal keys in a list with keys.
+    fn is_same<'v>(&self, one: &Val<'v>, other: &Val<'v>, steps: &mut dyn Equality) -> Result<bool, TooLong> {
+        let Topology::Keyed(keys) = &self.topology else { return equal(one, other, steps) };
+        // few: the keys of a list.
+        for key in keys {
+            let is_equal = match (key_of(one, key), key_of(other, key)) {
+                (Some(one), Some(other)) => equal(&one, &other, steps)?,
+                (one, other) => one.is_none() && other.is_none(),
+            };
+            if !is_equal {
+                return Ok(false);
             }
-            _ => match other.get(at) {
-                Some(other) => equal(&self.item.read(item), &other, steps),
-                None => Ok(false),
-            },
         }
+        Ok(true)
     }
 
-    /// The union of a set, or of a list with keys, with another list, whose items take the places of those with their keys;
-    /// `None` of other lists.
+    /// The sum of two lists, the first of which has this declaration and items with an identity: those of the first, in the places of which
+    /// stand those of the second with their keys, and behind them those that are new.
     pub(crate) fn joined<'v>(
-        &'v self,
+        &self,
         run: &mut Run<'v>,
-        items: &'v Vec<Value>,
+        one: &List<'v>,
         other: &List<'v>,
-    ) -> Result<Option<Vec<Val<'v>>>, Failure> {
-        if self.topology == Topology::Atomic {
-            return Ok(None);
-        }
-        let own = List::Declared(self, items);
-        let mut values: Vec<Val<'v>> = own.iter().collect();
-        for at in 0..other.len() {
-            let Some(value) = other.get(at) else { break };
+    ) -> Result<Vec<Val<'v>>, Failure> {
+        let mut values: Vec<Val<'v>> = one.iter().collect();
+        for value in other.iter() {
+            // Two new items with the same keys are both added, as in the reference.
+            let known = if self.topology == Topology::Set { values.len() } else { one.len() };
             let mut place = None;
-            for (own, item) in items.iter().enumerate() {
+            for at in 0..known {
                 run.tick(1)?;
-                let is_same = self.is_same(item, other, at, run);
+                let is_same = self.is_same(&values[at], &value, run);
                 if is_same.map_err(|_| Box::new(crate::error::EvaluationError::Cost))? {
-                    place = Some(own);
+                    place = Some(at);
                     break;
                 }
             }
@@ -173,6 +165,15 @@ impl ListShape {
                 None => values.push(value),
             }
         }
-        Ok(Some(values))
+        Ok(values)
+    }
+}
+
+/// The value of a key of an item, as the document has it: the reference looks for the escaped name there.
+fn key_of<'v>(item: &Val<'v>, key: &str) -> Option<Val<'v>> {
+    match item {
+        Val::Map(Map::Shaped(_, map) | Map::Declared(_, map) | Map::Json(map)) => map.get(key).map(Val::json),
+        Val::Map(map) => map.member(key),
+        _ => None,
     }
 }

@@ -1,13 +1,14 @@
 //! Values as parts of documents.
 //!
 //! Owns what each type becomes in JSON, and the rule for objects that a mutation makes: the name of the type of each is the
-//! path to it from the root, `Object.spec.template`.
+//! path to it from the root, `Object.spec.template`. An object that an operation of a JSON patch puts somewhere is a root of its own.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use orch_schema::value::{Map as JsonMap, Number, SmolStr, Value};
 
 use super::{Map, Val};
+use crate::environments::JSON_PATCH;
 use crate::library::times;
 
 /// Levels of a value that become a document. What an expression makes is as deep as the expression; documents are less deep.
@@ -19,11 +20,12 @@ impl Val<'_> {
     /// # Errors
     /// It, or a part of it, cannot be written: the reason.
     pub fn to_document(&self, root: &str) -> Result<Value, String> {
-        document(self, root, LEVELS_MAX)
+        document(self, Some(root), LEVELS_MAX)
     }
 }
 
-fn document(value: &Val<'_>, path: &str, levels: usize) -> Result<Value, String> {
+/// `path`: the name that an object here must have; `None` where it begins a path of its own.
+fn document(value: &Val<'_>, path: Option<&str>, levels: usize) -> Result<Value, String> {
     let levels = levels.checked_sub(1).ok_or("the value nests too deeply")?;
     Ok(match value {
         Val::Null => Value::Null,
@@ -56,13 +58,13 @@ fn document(value: &Val<'_>, path: &str, levels: usize) -> Result<Value, String>
     })
 }
 
-fn object(map: &Map<'_>, path: &str, levels: usize) -> Result<Value, String> {
+fn object(map: &Map<'_>, path: Option<&str>, levels: usize) -> Result<Value, String> {
     // Entries of maps that are no objects have no names to check.
     let name = match map {
         Map::Made(made) => made.object(),
         _ => None,
     };
-    if let Some(name) = name
+    if let (Some(name), Some(path)) = (name, path)
         && **name != *path
     {
         return Err(format!(
@@ -72,8 +74,12 @@ fn object(map: &Map<'_>, path: &str, levels: usize) -> Result<Value, String> {
     let mut members = JsonMap::with_capacity(map.len());
     for (key, value) in map.iter() {
         let Val::Text(key) = key else { return Err("keys of documents are texts".to_owned()) };
-        let below = if name.is_some() { format!("{path}.{}", &*key) } else { path.to_owned() };
-        members.insert(SmolStr::from(&*key), document(&value, &below, levels)?);
+        let below = match name {
+            Some(name) if **name == *JSON_PATCH => None,
+            Some(name) => Some(format!("{name}.{}", &*key)),
+            None => path.map(str::to_owned),
+        };
+        members.insert(SmolStr::from(&*key), document(&value, below.as_deref(), levels)?);
     }
     Ok(Value::Object(members))
 }

@@ -18,6 +18,8 @@ pub enum List<'v> {
     Lent(&'v [Val<'v>]),
     /// Made by the evaluation.
     Made(Arc<Vec<Val<'v>>>),
+    /// The sum of one of a document that is a set or has keys, and of another, which is so as well.
+    Joined(&'v ListShape, Arc<Vec<Val<'v>>>),
 }
 
 impl<'v> List<'v> {
@@ -28,7 +30,7 @@ impl<'v> List<'v> {
             List::Json(items) => items.len(),
             List::Declared(_, items) => items.len(),
             List::Lent(items) => items.len(),
-            List::Made(items) => items.len(),
+            List::Made(items) | List::Joined(_, items) => items.len(),
         }
     }
 
@@ -38,13 +40,23 @@ impl<'v> List<'v> {
             List::Json(items) => items.get(at).map(Val::json),
             List::Declared(shape, items) => items.get(at).map(|item| shape.item.read(item)),
             List::Lent(items) => items.get(at).cloned(),
-            List::Made(items) => items.get(at).cloned(),
+            List::Made(items) | List::Joined(_, items) => items.get(at).cloned(),
         }
     }
 
     /// The items in order.
     pub fn iter(&self) -> impl Iterator<Item = Val<'v>> + '_ {
         (0..self.len()).filter_map(|at| self.get(at))
+    }
+
+    /// What identifies the items, of a list where that is not their place.
+    pub(crate) fn identity(&self) -> Option<&'v ListShape> {
+        match self {
+            List::Declared(shape, _) | List::Joined(shape, _) => {
+                Some(*shape).filter(|shape| shape.has_identity())
+            }
+            List::Json(_) | List::Lent(_) | List::Made(_) => None,
+        }
     }
 
     /// The items as a list of its own, for a change.

@@ -28,6 +28,7 @@ pub(crate) use self::order::compare;
 pub use self::text::{Blob, Text};
 use crate::error::{self, Failure};
 use crate::library::access_checks::{self, Check, Decision};
+use crate::library::conversions;
 use crate::library::names::NamedFormat;
 use crate::library::urls::Url;
 
@@ -50,7 +51,7 @@ pub enum Val<'v> {
     Bytes(Blob<'v>),
     /// `google.protobuf.Duration`, in nanoseconds.
     Duration(i64),
-    /// `google.protobuf.Timestamp`, in UTC, in the years 1 to 9999.
+    /// `google.protobuf.Timestamp`, with the offset that its text has, in the years 1 to 9999 of UTC.
     Timestamp(OffsetDateTime),
     /// `list`.
     List(List<'v>),
@@ -169,6 +170,33 @@ impl<'v> Val<'v> {
         }
     }
 
+    /// The name that the reference's program has for the type, which some of its faults show.
+    pub(crate) fn program_name(&self) -> &'static str {
+        match self {
+            Val::Null => "types.Null",
+            Val::Bool(_) => "types.Bool",
+            Val::Int(_) => "types.Int",
+            Val::Uint(_) => "types.Uint",
+            Val::Double(_) => "types.Double",
+            Val::Text(_) => "types.String",
+            Val::Bytes(_) => "types.Bytes",
+            Val::Duration(_) => "types.Duration",
+            Val::Timestamp(_) => "types.Timestamp",
+            Val::List(_) => "*types.baseList",
+            Val::Map(_) => "*types.baseMap",
+            Val::Optional(_) => "*types.Optional",
+            Val::Type(_) => "*types.Type",
+            Val::Quantity(_) => "cel.Quantity",
+            Val::Version(_) => "cel.Semver",
+            Val::Ip(_) => "cel.IP",
+            Val::Cidr(..) => "cel.CIDR",
+            Val::Url(_) => "cel.URL",
+            Val::Format(_) => "*cel.Format",
+            Val::Check(_) | Val::Decision(_) => "library.receiverOnlyObjectVal",
+            Val::Fault(_) => "*types.Err",
+        }
+    }
+
     /// The same value, which lends its text or bytes instead of sharing them.
     pub fn lent(&'v self) -> Val<'v> {
         match self {
@@ -231,7 +259,7 @@ impl fmt::Display for Val<'_> {
             Val::Bool(truth) => truth.fmt(f),
             Val::Int(number) => number.fmt(f),
             Val::Uint(number) => number.fmt(f),
-            Val::Double(number) => number.fmt(f),
+            Val::Double(number) => f.write_str(&conversions::of_double(*number)),
             Val::Text(text) | Val::Type(text) => f.write_str(text),
             other => f.write_str(other.type_name()),
         }

@@ -112,8 +112,8 @@ impl Expression {
             return Err(CompileError("must evaluate to bool".to_owned()));
         }
         let program = ast.program(PatternLimits::CONFIGURED, &mut allowance).map_err(too_costly)?;
-        if let Some(fault) = program.pattern_fault() {
-            return Err(CompileError::failed(&fault.to_string()));
+        if let Some(reason) = program.refusal() {
+            return Err(CompileError(reason));
         }
         Ok(Expression { program, variables: place.variables.clone() })
     }

@@ -138,8 +138,8 @@ fn check(source: &str, charge: &mut dyn Charge) -> Result<Result<DeviceSelector,
     };
     let (result, cost) = (ast.result().clone(), ast.estimate(&DeviceSizes).max);
     let program = ast.program(PatternLimits::STANDING, charge)?;
-    if let Some(fault) = program.pattern_fault() {
-        return Ok(Err(CompileError::failed(&fault.to_string())));
+    if let Some(reason) = program.refusal() {
+        return Ok(Err(CompileError(reason)));
     }
     let of_byte = |pattern: &str| program.steps_of_byte(pattern);
     let steps = device_selector_steps(program.expression(), DeviceBounds::API, &of_byte);

@@ -1,7 +1,7 @@
 //! The work `definitions`: what definitions of custom kinds cost until they are in force, and the first objects of their kinds.
 //!
-//! Owns the definitions: each has a kind of its own in one of [`GROUPS`] groups, and a schema of the size asked for. With servers that were
-//! not started for the run they are deleted in the end.
+//! Owns the definitions: each has a kind of its own in one of [`GROUPS`] groups, a schema of the size asked for, and as many rules in it as
+//! asked for, whose texts no two definitions share. With servers that were not started for the run they are deleted in the end.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,8 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use http::Method;
+use orch_proto::Brand;
+use orch_proto::brand::{KUBERNETES, ORCH};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
@@ -35,8 +37,10 @@ pub(super) fn run(options: &Definitions) -> Result<Report> {
     stage::run(&options.common, u32::try_from(CONCURRENT)?, async |stage: &Stage| {
         let group = stage.group("apiextensions.").await?;
         let discovery = group.replace("apiextensions.", "apidiscovery.");
+        let brand = [&KUBERNETES, &ORCH].into_iter().find(|brand| brand.group("apiextensions") == group);
+        let brand = brand.with_context(|| format!("no brand has the group {group}"))?;
         let report = Report::new("definitions");
-        let mut work = Work { options, stage, schema: schema(options.size), group, discovery, report };
+        let mut work = Work { options, stage, schema: schema(options.size), brand, group, discovery, report };
         let outcome = Box::pin(work.measure()).await;
         if !stage.is_started() {
             work.remove().await?;
@@ -49,6 +53,7 @@ struct Work<'a> {
     options: &'a Definitions,
     stage: &'a Stage,
     schema: Value,
+    brand: &'static Brand,
     /// The group of definitions, under the servers' brand.
     group: String,
     /// The group of aggregated discovery.
@@ -60,6 +65,7 @@ impl Work<'_> {
     async fn measure(&mut self) -> Result<()> {
         let count = self.options.count;
         self.report.count("definitions", count.into());
+        self.report.count("rules of each", self.options.rules.into());
         self.report.count("bytes of a schema", self.schema.to_string().len() as u64);
         let before = self.settled().await;
         self.report.add("memory before", Unit::Kilobytes, before.resident_kb as f64);
@@ -204,9 +210,11 @@ impl Work<'_> {
     }
 
     fn definition(&self, number: u32) -> Value {
+        let mut schema = self.schema.clone();
+        add_rules(&mut schema, self.options.rules, number, self.brand);
         let version = json!({
             "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-            "schema": {"openAPIV3Schema": self.schema},
+            "schema": {"openAPIV3Schema": schema},
         });
         let names = json!({
             "plural": format!("widget{number}s"), "singular": format!("widget{number}"), "kind": format!("Widget{number}"),
@@ -252,6 +260,40 @@ fn schema(size: usize) -> Value {
     }})
 }
 
+/// Adds `count` rules to the fields of a schema in turn: comparisons, a pattern, a loop, and a message that is made. The first object of a kind
+/// holds to them. `number`: that of the definition, which their texts name.
+fn add_rules(schema: &mut Value, count: u32, number: u32, brand: &Brand) {
+    let Some(fields) = schema["properties"]["spec"]["properties"].as_object_mut() else { return };
+    let mut rules: Vec<Vec<Value>> = vec![Vec::new(); fields.len()];
+    for at in 0..count {
+        let place = at as usize % rules.len();
+        rules[place].push(match at % 4 {
+            0 => json!({
+                "rule": format!("!has(self.count) || self.count != {number} + {at}"),
+                "message": format!("the count is not {number} and {at}"),
+            }),
+            1 => json!({"rule": format!("!has(self.name) || !self.name.matches('^w{number}x{at}[a-z]*$')")}),
+            2 => {
+                json!({"rule": format!("!has(self.items) || self.items.all(i, i.name != 'w{number}x{at}')")})
+            }
+            _ => json!({
+                "rule": format!("!has(self.name) || self.name.size() < 64 && self.name != 'w{number}x{at}'"),
+                "messageExpression": "'the name ' + self.name + ' is taken'",
+            }),
+        });
+    }
+    for (field, rules) in fields.values_mut().zip(rules) {
+        if !rules.is_empty() {
+            field[format!("{}validations", brand.extension_prefix)] = Value::Array(rules);
+        }
+        if count > 0 {
+            // The costs of loops count by the bounds.
+            field["properties"]["items"]["maxItems"] = json!(64);
+            field["properties"]["items"]["items"]["properties"]["name"]["maxLength"] = json!(63);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,5 +304,16 @@ mod tests {
             let made = schema(size).to_string().len();
             assert!((size / 2..size * 2).contains(&made), "{made} for {size}");
         }
+    }
+
+    #[test]
+    fn rules_are_spread_over_the_fields() {
+        let mut made = schema(2000);
+        add_rules(&mut made, 10, 7, &ORCH);
+        let fields = made["properties"]["spec"]["properties"].as_object().unwrap();
+        let key = format!("{}validations", ORCH.extension_prefix);
+        let counts: Vec<usize> = fields.values().map(|field| field[&key].as_array().unwrap().len()).collect();
+        assert_eq!(counts.iter().sum::<usize>(), 10);
+        assert!(counts.iter().all(|count| *count >= 10 / counts.len()), "{counts:?}");
     }
 }

@@ -69,6 +69,7 @@ const DEFINITIONS_EXAMPLES: &str = "\
 Examples:
   bench definitions --start 1 --definitions 5000
   bench definitions --start 3 --size 200000 --definitions 100        large ones, over three servers
+  bench definitions --start 1 --definitions 5000 --rules 10 --used 5000   rules, and a write of each kind
   bench definitions --base http://127.0.0.1:8080 --pids 4711         plain HTTP: `orch dev --insecure-port 8080`";
 
 /// Servers and generator of every work.
@@ -182,6 +183,9 @@ pub struct Definitions {
     /// Bytes of the schema of each, about.
     #[arg(long, default_value = "20000", value_parser = size, value_name = "BYTES")]
     pub(super) size: usize,
+    /// Rules of each, spread over its schema.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub(super) rules: u32,
     /// Kinds of which an object is made.
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(0..=20_000))]
     pub(super) used: u32,

@@ -188,8 +188,8 @@ fn is_object(of: &Type, name: &str) -> bool {
 /// The program of a checked expression, unless a pattern in it cannot be used.
 fn program(ast: Ast, charge: &mut dyn Charge) -> Result<Result<Program, String>, Exhausted> {
     let program = ast.program(PatternLimits::STANDING, charge)?;
-    Ok(match program.pattern_fault() {
-        Some(fault) => Err(failed(&fault)),
+    Ok(match program.refusal() {
+        Some(reason) => Err(reason),
         None => Ok(program),
     })
 }

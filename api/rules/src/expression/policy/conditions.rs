@@ -13,6 +13,7 @@ use super::compile::{Compiler, POLICY_COMPILE_STEPS_MAX, Place, Wanted};
 use super::input::{Input, Shown};
 use super::{CONDITIONS_COST_MAX, Compiled, End, FailurePolicy, OUT_OF_BUDGET};
 use crate::expression::{Allowance, Charge};
+use crate::validate::Distinct;
 use crate::validate::tree::Tree;
 
 /// A match condition.
@@ -95,7 +96,9 @@ impl Conditions {
         if is_false {
             return Ok(Matched::No);
         }
-        errors.dedup();
+        let mut told = Distinct::new();
+        // once: each error is looked up by its hash.
+        errors.retain(|error| !told.is_repeated(error.clone()));
         Ok(match &errors[..] {
             [] => Matched::Yes,
             [one] => failed(one.clone(), failure),

@@ -93,7 +93,10 @@ impl<'c> Compiler<'c> {
             return Ok(Err("messageExpression must evaluate to a string".to_owned()));
         }
         let program = self.program(ast)?;
-        Ok(program.map_err(|reason| format!("messageExpression {reason}")))
+        let named = |reason: String| {
+            format!("messageExpression {}", reason.strip_prefix("program ").unwrap_or(&reason))
+        };
+        Ok(program.map_err(named))
     }
 
     fn check(&mut self, text: &str, scope: &Scope) -> Result<Result<Ast, CompileError>, Exhausted> {
@@ -115,8 +118,8 @@ impl<'c> Compiler<'c> {
 
     fn program(&mut self, ast: Ast) -> Result<Result<Program, String>, Exhausted> {
         let program = ast.program(PATTERNS, &mut *self.charge)?;
-        Ok(match program.pattern_fault() {
-            Some(fault) => Err(failed(&fault)),
+        Ok(match program.refusal() {
+            Some(reason) => Err(reason),
             None => Ok(program),
         })
     }

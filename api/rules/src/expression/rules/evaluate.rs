@@ -9,7 +9,7 @@ use orch_expression::{Budget, EvaluationError, Limits, Program, Val, charge_requ
 use orch_proto::Brand;
 use orch_schema::value::Value;
 
-use super::place::{Keyed, Pair, Place, Step};
+use super::place::{Keyed, Pair, Place, Sameness, Step};
 use super::{Children, Compiled, Node, OldUse, Reason, Rule, SchemaRules};
 use crate::validate::errors::ERRORS_SHOWN_MAX;
 use crate::validate::{FieldError, FieldErrorKind, FieldErrors, Path};
@@ -34,13 +34,14 @@ pub struct Verdict {
 
 impl SchemaRules {
     /// Evaluates the rules over `new`, whose shape was checked, and the object before it. `head`: `apiVersion` and `kind`, where
-    /// they are not among its members. The cost is taken from `budget`, and the time from the request that the thread works
-    /// for: of a request that was stopped, the verdict is not whole.
+    /// they are not among its members. `shape`: its schema, which tells the parts that are as they were. The cost is taken from `budget`,
+    /// and the time from the request that the thread works for: of a request that was stopped, the verdict is not whole.
     pub fn validate(
         &self,
         new: &Value,
         old: Option<&Value>,
         head: Option<&(Value, Value)>,
+        shape: Option<&dyn Sameness>,
         budget: &mut Budget,
     ) -> Verdict {
         let Some(root) = &self.root else { return Verdict::default() };
@@ -51,7 +52,7 @@ impl SchemaRules {
             None => (new, old),
         };
         let mut walk = Walk::new(self.brand, budget);
-        walk.node(root, new, &Place::of(Step::Root, new, old, None));
+        walk.node(root, new, &Place::of(Step::Root, new, old, shape, None));
         walk.verdict
     }
 
@@ -87,7 +88,7 @@ impl<'r> RulePart<'r> {
     pub fn validate_default(self, default: &Value, path: &Path, budget: &mut Budget) -> FieldErrors {
         let run = |old: Option<&Value>, mut budget: Budget| {
             let mut walk = Walk { forgives: false, ..Walk::new(self.brand, &mut budget) };
-            walk.node(self.node, default, &Place::of(Step::Base(path), default, old, None));
+            walk.node(self.node, default, &Place::of(Step::Base(path), default, old, None, None));
             (walk.verdict.errors, budget)
         };
         let (errors, after_update) = run(Some(default), *budget);
@@ -260,7 +261,12 @@ impl<'b> Walk<'b> {
                 let variables = [variables[0].clone(), variables[1].clone().filter(|_| is_old_used)];
                 match self.message(program, &variables) {
                     Ok(made) => made,
-                    Err(reason) => return self.end(place, node, &reason),
+                    Err(reason) => {
+                        let error = FieldError::invalid_str(rule.path(place), &node.type_name, &reason);
+                        self.told(error, compiled, place);
+                        self.has_ended = true;
+                        return;
+                    }
                 }
             }
             None => None,
@@ -269,12 +275,12 @@ impl<'b> Walk<'b> {
             "" => format!("failed rule: {}", rule.text),
             message => message.to_owned(),
         });
-        let path = match &*rule.field_path {
-            "" => place.path(),
-            behind if place.is_root() => Path::new(behind),
-            behind => place.path().child(behind),
-        };
-        let error = error(rule.reason, path, value, &detail);
+        self.told(error(rule.reason, rule.path(place), value, &detail), compiled, place);
+    }
+
+    /// Adds the error of a rule that does not hold: a warning where the part, or the nearest one around whose old value was found, is as it
+    /// was.
+    fn told(&mut self, error: FieldError, compiled: &Compiled, place: &Place<'_>) {
         let nearest = place.own.as_ref().or(place.around);
         let may_be_forgiven = self.forgives && compiled.old == OldUse::Never && !place.is_head;
         let is_forgiven = may_be_forgiven && nearest.is_some_and(Pair::is_unchanged);
@@ -312,6 +318,17 @@ impl<'b> Walk<'b> {
         let usable =
             text.filter(|text| !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n'));
         Ok(usable.map(str::to_owned))
+    }
+}
+
+impl Rule {
+    /// The path of errors of the rule at `place`.
+    fn path(&self, place: &Place<'_>) -> Path {
+        match &*self.field_path {
+            "" => place.path(),
+            behind if place.is_root() => Path::new(behind),
+            behind => place.path().child(behind),
+        }
     }
 }
 

@@ -26,6 +26,7 @@ use orch_schema::value::{SmolStr, Value};
 use self::build::Seen;
 pub use self::definition::check_rules;
 pub use self::evaluate::{RULES_COST_MAX, RulePart, Verdict};
+pub use self::place::Sameness;
 
 /// Steps of compiling all rules of a definition, and of any one when it is first evaluated: two seconds. The largest known
 /// definition takes a tenth of it.

@@ -4,6 +4,7 @@
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
+use std::fmt;
 
 use orch_schema::value::{Map, SmolStr, Value};
 
@@ -12,23 +13,39 @@ use crate::validate::Path;
 /// Errors of the root have this path in the reference.
 const ROOT: &str = "<nil>";
 
+/// The schema of a value, as far as it tells whether a value is as it was.
+pub trait Sameness: fmt::Debug {
+    /// The schema of the property `name`.
+    fn property(&self, name: &str) -> Option<&dyn Sameness>;
+    /// The schema of the values of a map, or of the items of a list.
+    fn element(&self) -> Option<&dyn Sameness>;
+    /// Whether `new` is as `old` was.
+    fn is_same(&self, new: &Value, old: &Value) -> bool;
+}
+
 /// A value, and the value before it.
 pub(super) struct Pair<'v> {
     pub(super) new: &'v Value,
     pub(super) old: &'v Value,
+    shape: Option<&'v dyn Sameness>,
     /// Compared once, and only where a rule is broken, since most rules hold.
     is_unchanged: OnceCell<bool>,
 }
 
 impl Pair<'_> {
     pub(super) fn is_unchanged(&self) -> bool {
-        *self.is_unchanged.get_or_init(|| self.new == self.old)
+        *self.is_unchanged.get_or_init(|| match self.shape {
+            Some(shape) => shape.is_same(self.new, self.old),
+            None => self.new == self.old,
+        })
     }
 }
 
 /// Where a value stands.
 pub(super) struct Place<'p> {
     step: Step<'p>,
+    /// The schema of the value, of an object that is whole.
+    shape: Option<&'p dyn Sameness>,
     pub(super) own: Option<Pair<'p>>,
     /// The nearest value around whose old value was found.
     pub(super) around: Option<&'p Pair<'p>>,
@@ -51,10 +68,11 @@ impl<'p> Place<'p> {
         step: Step<'p>,
         new: &'p Value,
         old: Option<&'p Value>,
+        shape: Option<&'p dyn Sameness>,
         around: Option<&'p Pair<'p>>,
     ) -> Place<'p> {
-        let own = old.map(|old| Pair { new, old, is_unchanged: OnceCell::new() });
-        Place { step, own, around, is_head: false }
+        let own = old.map(|old| Pair { new, old, shape, is_unchanged: OnceCell::new() });
+        Place { step, shape, own, around, is_head: false }
     }
 
     /// A part of the value here.
@@ -62,7 +80,11 @@ impl<'p> Place<'p> {
     where
         'p: 'q,
     {
-        Place::of(step, new, old, self.own.as_ref().or(self.around))
+        let shape = self.shape.and_then(|shape| match step {
+            Step::Property(_, name) => shape.property(name),
+            _ => shape.element(),
+        });
+        Place::of(step, new, old, shape, self.own.as_ref().or(self.around))
     }
 
     pub(super) fn old(&self) -> Option<&'p Value> {

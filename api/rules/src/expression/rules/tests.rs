@@ -167,7 +167,7 @@ fn rules_beyond_the_allowance_are_not_compiled() {
 }
 
 fn verdict(schema: &Value, new: &Value, old: Option<&Value>) -> Verdict {
-    SchemaRules::of(schema, &ORCH).validate(new, old, None, &mut Budget::of(RULES_COST_MAX))
+    SchemaRules::of(schema, &ORCH).validate(new, old, None, None, &mut Budget::of(RULES_COST_MAX))
 }
 
 fn errors(schema: &Value, new: &Value, old: Option<&Value>) -> Vec<String> {
@@ -308,7 +308,7 @@ fn evaluations_take_their_time_from_the_request() {
     let items: Vec<Value> = (0..10_000).map(Value::from).collect();
     let request = std::sync::Arc::new(orch_schema::budget::Budget::of(1_000_000));
     let began = std::time::Instant::now();
-    request.enter(|| rules.validate(&json!({"l": items}), None, None, &mut Budget::of(RULES_COST_MAX)));
+    request.enter(|| rules.validate(&json!({"l": items}), None, None, None, &mut Budget::of(RULES_COST_MAX)));
     assert!(request.check().is_err(), "the request has ended");
     assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
 }
@@ -322,7 +322,7 @@ fn many_unchanged_items_are_compared_once() {
     let items: Vec<Value> = (0..20_000).map(Value::from).collect();
     let object = json!({"l": items});
     let began = std::time::Instant::now();
-    let verdict = rules.validate(&object, Some(&object), None, &mut Budget::of(RULES_COST_MAX));
+    let verdict = rules.validate(&object, Some(&object), None, None, &mut Budget::of(RULES_COST_MAX));
     assert_eq!((verdict.errors.len(), verdict.warnings.len()), (0, 100));
     assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
 }
@@ -337,7 +337,8 @@ fn rules_see_the_names_of_the_kind_where_those_are_no_members() {
     let told = |kind: &str| {
         let head = (Value::from("example.com/v1"), Value::from(kind));
         let object = json!({"metadata": {"name": "a"}});
-        let verdict = rules.validate(&object, Some(&object), Some(&head), &mut Budget::of(RULES_COST_MAX));
+        let verdict =
+            rules.validate(&object, Some(&object), Some(&head), None, &mut Budget::of(RULES_COST_MAX));
         verdict.errors.iter().map(|error| error.path.to_string()).collect::<Vec<_>>()
     };
     assert!(told("Widget").is_empty());
@@ -377,12 +378,12 @@ fn an_object_is_refused_when_its_rules_cost_too_much_together() {
     let rules = SchemaRules::of(&schema, &ORCH);
     let items: Vec<Value> = (0..100).map(|_| Value::from("a".repeat(100))).collect();
     let new = json!({"l": items});
-    let told = rules.validate(&new, None, None, &mut Budget::of(500)).errors;
+    let told = rules.validate(&new, None, None, None, &mut Budget::of(500)).errors;
     let told: Vec<String> = told.iter().map(ToString::to_string).collect();
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(
         told[0].contains("Invalid value: \"string\": validation failed due to running out of cost budget"),
         "{told:?}"
     );
-    assert!(rules.validate(&new, None, None, &mut Budget::of(RULES_COST_MAX)).errors.is_empty());
+    assert!(rules.validate(&new, None, None, None, &mut Budget::of(RULES_COST_MAX)).errors.is_empty());
 }

@@ -14,9 +14,10 @@ use super::constraint::{Constraints, Node, Types, Unique};
 use super::failure::{Failure, Outcome, Place, unchecked_expressions};
 use super::format::Format;
 use super::rules::Rules;
+use super::sameness::Whole;
 use super::{embedded, junctor, list_type, number, pattern};
 use crate::expression::Budget;
-use crate::expression::rules::RULES_COST_MAX;
+use crate::expression::rules::{RULES_COST_MAX, Sameness};
 use crate::validate::tree::Tree;
 use crate::validate::{Distinct, FieldErrorKind, FieldErrors, Path};
 
@@ -28,7 +29,19 @@ impl Constraints {
     /// its scale: [`Constraints::validate_rest`] comes after these. `old`: the object that it replaces.
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> FieldErrors {
         let root = Checker { head: self.head.as_ref() };
-        root.value(&self.root, new, Place::Root, old).into_errors(None)
+        let mut outcome = root.checked(&self.root, new, Place::Root, old);
+        if !outcome.is_valid() && old.is_some_and(|old| self.is_same(new, old)) {
+            outcome.forgive();
+        }
+        outcome.into_errors(None)
+    }
+
+    /// Whether the object is as it was, as the reference tells it.
+    fn is_same(&self, new: &Value, old: &Value) -> bool {
+        match self.head {
+            Some(_) => Whole(&self.root).is_same(new, old),
+            None => self.root.is_same(new, old),
+        }
     }
 
     /// The errors of embedded objects and of list types.
@@ -79,7 +92,8 @@ impl Constraints {
             return;
         }
         let mut budget = Budget::of(RULES_COST_MAX);
-        let verdict = self.expressions.validate(new, old, self.head.as_ref(), &mut budget);
+        let shape = Whole(&self.root);
+        let verdict = self.expressions.validate(new, old, self.head.as_ref(), Some(&shape), &mut budget);
         errors.extend(verdict.errors);
         errors.warn(verdict.warnings);
     }
@@ -98,7 +112,7 @@ pub(super) fn of_part(node: &Node, value: &Value, path: &Path) -> FieldErrors {
 }
 
 /// Steps that a look at one value with one node counts as: the outcomes of its rules, about a quarter of a microsecond.
-const VISIT_STEPS: u64 = 10;
+pub(super) const VISIT_STEPS: u64 = 10;
 
 /// A walk over a value and its schema.
 #[derive(Clone, Copy)]
@@ -111,16 +125,16 @@ impl Checker<'_> {
     /// A walk over values below the root.
     pub(super) const INNER: Checker<'static> = Checker { head: None };
 
-    /// Checks `value`, and forgives its failures where it equals `old`.
+    /// Checks `value`, and forgives its failures where it is as `old`.
     fn value(self, node: &Node, value: &Value, place: Place<'_>, old: Option<&Value>) -> Outcome {
         let mut outcome = self.checked(node, value, place, old);
-        if !outcome.is_valid() && old == Some(value) {
+        if !outcome.is_valid() && old.is_some_and(|old| node.is_same(value, old)) {
             outcome.forgive();
         }
         outcome
     }
 
-    /// Checks `value` against `node`. Failures in parts that equal those of `old` are forgiven.
+    /// Checks `value` against `node`. Failures in parts that are as those of `old` are forgiven.
     pub(super) fn checked(
         self,
         node: &Node,
@@ -266,13 +280,13 @@ fn list(node: &Node, items: &[Value], place: Place<'_>, old: Option<&Value>) -> 
 }
 
 /// The values of the keys of an item of a list of type map.
-fn keys<'v>(node: &Node, item: &'v Value) -> Vec<&'v Value> {
+pub(super) fn keys<'v>(node: &Node, item: &'v Value) -> Vec<&'v Value> {
     let names = node.rules().map(Rules::list_keys).unwrap_or_default();
     names.iter().map(|name| item.at(name)).collect()
 }
 
 /// Items by their keys. Of repeated keys the first counts.
-fn by_keys<'v>(node: &Node, items: &'v [Value]) -> HashMap<Vec<&'v Value>, &'v Value> {
+pub(super) fn by_keys<'v>(node: &Node, items: &'v [Value]) -> HashMap<Vec<&'v Value>, &'v Value> {
     let mut found = HashMap::with_capacity(items.len());
     for item in items {
         found.entry(keys(node, item)).or_insert(item);

@@ -23,6 +23,7 @@ mod oracle;
 mod part;
 mod pattern;
 mod rules;
+mod sameness;
 mod sharing;
 mod source;
 mod tables;

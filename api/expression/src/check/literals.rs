@@ -1,11 +1,13 @@
-//! Literals of lists and maps whose parts have different types, which are refused.
+//! Literals that are refused in an expression that has no other fault.
 //!
-//! Owns that rule, which the reference applies to expressions that have no other fault: a part that is `dyn` differs from
-//! one that is not. All that stands in a call of `format` is exempt.
+//! Owns the walk over an expression whose types are known, and two rules of the reference. Parts of a list or map have one type: a part
+//! that is `dyn` differs from one that is not, and all that stands in a call of `format` is exempt. The text of a duration or time is
+//! one. Texts with clauses are [`formats`]'s. Patterns are compiled, and refused, later.
 
-use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, MapExpr};
+use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr};
 
-use super::Checked;
+use super::{Checked, formats};
+use crate::library::times;
 use crate::scope::Scope;
 use crate::types::Type;
 
@@ -28,6 +30,8 @@ impl Walk<'_> {
         match &node.expr {
             Expr::Select(select) => self.visit(&select.operand, is_exempt),
             Expr::Call(call) => {
+                self.faults.extend(conversion(call));
+                self.faults.extend(formats::fault(node.id, call, self.checked, self.scope));
                 let is_exempt = is_exempt || call.func_name == "format";
                 for part in call.target.as_deref().into_iter().chain(&call.args) {
                     self.visit(part, is_exempt);
@@ -97,4 +101,19 @@ impl Walk<'_> {
         self.faults.push((node.id, format!("expected type '{expected}' but found '{found}'")));
         true
     }
+}
+
+/// The fault of a literal that a conversion to a duration or time would fail for in each evaluation.
+fn conversion(call: &CallExpr) -> Option<(u64, String)> {
+    let (None, [argument]) = (&call.target, call.args.as_slice()) else { return None };
+    let Expr::Literal(literal) = &argument.expr else { return None };
+    let is_read = match (call.func_name.trim_start_matches('.'), literal) {
+        ("duration", LiteralValue::String(text)) => times::parse_duration(text.inner()).is_some(),
+        // There is no such conversion.
+        ("duration", LiteralValue::Int(_)) => false,
+        ("timestamp", LiteralValue::String(text)) => times::parse_timestamp(text.inner()).is_some(),
+        ("timestamp", LiteralValue::Int(seconds)) => times::of_seconds(*seconds.inner()).is_some(),
+        _ => true,
+    };
+    (!is_read).then(|| (argument.id, format!("invalid {} argument", call.func_name.trim_start_matches('.'))))
 }

@@ -1,0 +1,69 @@
+//! Whether a part of an object is as it was, for which breaches of its schema are forgiven.
+//!
+//! Owns the reference's comparison, which follows the schema: items of a list of type map are compared by their keys, in any order, and a
+//! member that the schema does not declare makes its object a changed one. Other lists are compared as a whole.
+//!
+//! Invariant: a value is visited once for each look at a part around it, and each visit counts as a step of the request.
+
+use orch_schema::budget::count_steps;
+use orch_schema::value::Value;
+
+use super::check::{VISIT_STEPS, by_keys, keys};
+use super::constraint::{Node, Unique};
+use crate::expression::rules::Sameness;
+
+impl Sameness for Node {
+    fn property(&self, name: &str) -> Option<&dyn Sameness> {
+        Node::property(self, name).map(|node| node as &dyn Sameness)
+    }
+
+    fn element(&self) -> Option<&dyn Sameness> {
+        self.values.as_deref().or(self.items.as_deref()).map(|node| node as &dyn Sameness)
+    }
+
+    fn is_same(&self, new: &Value, old: &Value) -> bool {
+        if !count_steps(VISIT_STEPS) {
+            return false;
+        }
+        match (new, old) {
+            (Value::Object(new), Value::Object(old)) => {
+                let is_member_same = |(name, value): (_, &Value)| {
+                    let name: &str = name;
+                    let node = Node::property(self, name).or(self.values.as_deref());
+                    node.zip(old.get(name)).is_some_and(|(node, old)| node.is_same(value, old))
+                };
+                new.len() == old.len() && new.iter().all(|(name, value)| is_member_same((name, value)))
+            }
+            (Value::Array(new), Value::Array(old)) if self.unique == Unique::Keys => {
+                let old_by_keys = by_keys(self, old);
+                let is_item_same = |value: &Value| {
+                    let old = old_by_keys.get(&keys(self, value)).copied();
+                    self.items.as_deref().zip(old).is_some_and(|(node, old)| node.is_same(value, old))
+                };
+                new.len() == old.len() && new.iter().all(is_item_same)
+            }
+            _ => new == old,
+        }
+    }
+}
+
+/// A whole object, whose `apiVersion` and `kind` are not among its members.
+#[derive(Debug)]
+pub(super) struct Whole<'n>(pub(super) &'n Node);
+
+impl Sameness for Whole<'_> {
+    fn property(&self, name: &str) -> Option<&dyn Sameness> {
+        Sameness::property(self.0, name)
+    }
+
+    fn element(&self) -> Option<&dyn Sameness> {
+        self.0.element()
+    }
+
+    fn is_same(&self, new: &Value, old: &Value) -> bool {
+        // few: two names.
+        let declares_head =
+            ["apiVersion", "kind"].into_iter().all(|name| Node::property(self.0, name).is_some());
+        declares_head && self.0.is_same(new, old)
+    }
+}
