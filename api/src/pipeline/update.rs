@@ -333,11 +333,8 @@ pub(super) fn check_version(request: Request<'_>, old: &Value, new: &mut Value) 
             let path = Path::new("metadata").child("resourceVersion");
             let error =
                 orch_rules::validate::FieldError::invalid(path, "0", "must be specified for an update");
-            let (resource, name) = (request.resource, &request.target.name);
-            let subject = match resource.is_declared() {
-                true => Subject::resource(resource, name),
-                false => Subject::kind(resource, name),
-            };
+            // Of every kind the reference names the resource here (vectors/crds).
+            let subject = Subject::resource(request.resource, &request.target.name);
             return Err(ApiError::Invalid { subject, errors: error.into() });
         }
         "" | "0" => set(metadata, "resourceVersion", version),

@@ -289,6 +289,23 @@ async fn a_path_whose_definition_is_about_to_come_into_force_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_definition_is_replaced_only_by_those_who_say_which_version() {
+    let platform = Platform::new(|_| {}).await;
+    platform.define().await;
+    let server = &platform.server;
+    let mut stored = server.get(CRD).await.json();
+    for path in [CRD.to_owned(), format!("{CRD}/status")] {
+        let refused = server.send(Method::PUT, &path, &[], Body::from(definition().to_string())).await;
+        let told = r#"customresourcedefinitions.apiextensions.orch.io "widgets.example.com" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"#;
+        assert_eq!((refused.code.as_u16(), &refused.json()["message"]), (422, &json!(told)), "{path}");
+    }
+    stored["metadata"]["labels"] = json!({"a": "b"});
+    let replaced = server.send(Method::PUT, CRD, &[], Body::from(stored.to_string())).await;
+    assert_eq!(replaced.code, StatusCode::OK, "{}", replaced.text);
+    server.stopping.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_large_document_of_all_groups_is_sent_compressed_as_it_is_kept() {
     const AGGREGATED: &str = "application/json;g=apidiscovery.orch.io;v=v2;as=APIGroupDiscoveryList";
     let platform = Platform::new(|_| {}).await;
