@@ -1,7 +1,7 @@
 # `make run` starts a node, `make test` runs every test; both install what is missing first. `make verify` is what a
 # change has to pass and never writes to the sources.
 #
-# Everything is built in the release profile: one profile, because dependencies take minutes to build in each. Programs are
+# Everything but packages (deploy/release.sh) is built in the release profile: dependencies take minutes to build in each. Programs are
 # named without `--package`, so that cargo settles the features of dependencies for the whole workspace every time: with a
 # package named it settles them anew, and builds what depends on the difference again.
 
@@ -145,7 +145,7 @@ move: setup ## Copy one node's objects into another by orch import, killed twice
 services: setup ## Create services through three nodes at once (SERVICES=5000) and kill the leader in between
 	SERVICES=$(SERVICES) $(CARGO) $(CHECKED) test --release --package orch-cluster-tests --test processes -- services:: --nocapture
 
-microbench: setup ## Measure what changing one object costs, without a server; other parts with BENCH=bodies|authorization|admission|tokens|expressions
+microbench: setup ## Measure what changing one object costs, without a server; other parts with BENCH=bodies|authorization|admission|tokens|expressions|spans
 	$(CARGO) bench --bench $(or $(BENCH),objects) $(ARGS)
 
 # In the profile and with the checks of the tests, so that nothing but the program itself is built behind them.

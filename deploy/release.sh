@@ -25,7 +25,7 @@ build() {
     export ORCH_BUILD_DATE
     export CFLAGS="-ffile-prefix-map=$sources=/orch -ffile-prefix-map=$registry=/cargo"
     export CXXFLAGS="$CFLAGS"
-    (cd "$sources" && .ci/setup && .ci/cargo build --release --locked --bin orch --bin scheduler --config \
+    (cd "$sources" && .ci/setup && .ci/cargo build --profile dist --locked --bin orch --bin scheduler --config \
         "target.'cfg(all())'.rustflags = ['--remap-path-prefix=$sources=/orch', '--remap-path-prefix=$registry=/cargo']")
 }
 
@@ -107,7 +107,7 @@ main() {
     # The tag's files, whatever the working copy has.
     mkdir "$work/sources"
     git archive "$commit" | tar --extract --directory="$work/sources"
-    local programs=${PROGRAMS:-$work/sources/target/release}
+    local programs=${PROGRAMS:-$work/sources/target/dist}
     [ -n "${PROGRAMS:-}" ] || build "$work/sources"
     case $("$programs/orch" version) in
         "orch $version"*) ;;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, Method, Response, Uri};
 use orch_schema::excerpt::part;
-use orch_spans::{Kind, Trace};
+use orch_spans::{ActiveSpan, SpanKind};
 
 use crate::ambient::{Ambient, Timestamp, uuid_text};
 use crate::audit::{Auditor, Facts, Trail};
@@ -63,7 +63,7 @@ pub struct Exchange {
     waited_micros: AtomicU64,
     steps: Steps,
     /// Empty where the request belongs to no recorded trace.
-    trace: OnceLock<Box<Trace>>,
+    trace: OnceLock<Box<ActiveSpan>>,
     is_closed: AtomicBool,
     /// Kept for watches, which are asked for it again.
     credential: OnceLock<Credential>,
@@ -196,19 +196,19 @@ impl Exchange {
     }
 
     /// The span of the request; `None` where it belongs to no recorded trace.
-    pub(crate) fn trace(&self) -> Option<&Trace> {
+    pub(crate) fn trace(&self) -> Option<&ActiveSpan> {
         self.trace.get().map(|trace| &**trace)
     }
 
     /// Makes the request a span of a recorded trace.
-    pub(crate) fn set_trace(&self, trace: Trace) {
+    pub(crate) fn set_trace(&self, trace: ActiveSpan) {
         // A request passes the gate once.
         let _ = self.trace.set(Box::new(trace));
     }
 
     /// The span of a step that begins now; `None` where the request belongs to no recorded trace.
-    pub(crate) fn begin_span(&self) -> Option<Trace> {
-        self.trace().map(Trace::child)
+    pub(crate) fn begin_span(&self) -> Option<ActiveSpan> {
+        self.trace().map(ActiveSpan::child)
     }
 
     /// Notes that `step` lasted from `began` to `now`.
@@ -221,13 +221,13 @@ impl Exchange {
     pub(crate) fn note_span(
         &self,
         step: Step,
-        span: Option<Trace>,
+        span: Option<ActiveSpan>,
         target: Option<&str>,
         (began, now): (Timestamp, Timestamp),
     ) {
         self.steps.add(step, now.0.saturating_sub(began.0));
         let Some(span) = span else { return };
-        let kind = if target.is_some() { Kind::Client } else { Kind::Internal };
+        let kind = if target.is_some() { SpanKind::Client } else { SpanKind::Internal };
         let span = span.ended(kind, step.name(), (began.0, now.0));
         match target {
             Some(target) => span.with_text("target", target.to_owned()).record(),
@@ -392,7 +392,7 @@ impl Drop for Exchange {
         tracing::debug!(id = &*id, %method, path, user = self.user_name(), "not answered");
         if let Some(trace) = self.trace() {
             let name = part(method.as_str()).into_owned();
-            let span = trace.ended(Kind::Server, name, (asked.began.0, orch_spans::now_micros()));
+            let span = trace.ended(SpanKind::Server, name, (asked.began.0, orch_spans::now_micros()));
             let span = span.with_text("url.path", asked.path.clone()).with_text("audit-id", id.into_owned());
             span.with_failure("the client left before the answer").record();
         }

@@ -1,4 +1,4 @@
-//! A store for tests over one state machine: the test controls leadership and the outcome of each proposal.
+//! A store for tests over one state machine: the test controls leadership and the outcome of each proposal. The recorder of spans of tests.
 //!
 //! Objects live in the wrapped store.
 
@@ -13,9 +13,10 @@ use orch_raft::store::{ProposeError, ReadError};
 use orch_raft::{
     Change, Collection, Compacted, Interest, Outcome, Revision, State, Store, Subscription, Transaction,
 };
-use orch_spans::TraceContext;
+use orch_spans::{FinishedSpan, Sampling, Sources, TraceContext};
 use parking_lot::Mutex;
 
+use crate::ambient::{Ambient, SystemAmbient};
 use crate::authn::{AnonymousAccess, Authenticator, TokenTable};
 use crate::gate::Gate;
 
@@ -135,4 +136,27 @@ impl Store for ScriptedStore {
 pub(crate) fn gate() -> Arc<Gate> {
     let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
     Gate::builtin(&ORCH, authenticator)
+}
+
+/// The spans of this process, whose requests are in no trace unless they say so.
+static RECORDED: Mutex<Vec<FinishedSpan>> = Mutex::new(Vec::new());
+
+const SOURCES: Sources = Sources { now_micros: || SystemAmbient.now().0, random: || SystemAmbient.random() };
+
+/// A place in the recorded trace `trace_id`, and the header that places a request there. Each test has a trace of its own.
+pub(crate) fn placed(trace_id: u128) -> (TraceContext, String) {
+    // A second call, of another test, changes nothing.
+    orch_spans::install(Sampling::per_million(0), SOURCES, |span| RECORDED.lock().push(span));
+    let context = TraceContext { trace_id, span_id: 9, is_sampled: true };
+    (context, context.to_string())
+}
+
+/// The spans of a trace, in the order in which they ended.
+pub(crate) fn spans_of(trace_id: u128) -> Vec<FinishedSpan> {
+    RECORDED.lock().iter().filter(|span| span.context.trace_id == trace_id).cloned().collect()
+}
+
+/// The number of spans of all traces.
+pub(crate) fn spans_recorded() -> usize {
+    RECORDED.lock().len()
 }

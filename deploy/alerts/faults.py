@@ -226,6 +226,25 @@ def killed(cluster, *names):
 
 
 @contextlib.contextmanager
+def without_majority(cluster):
+    """Two dead members, and clients of the third who wait for its answers: five seconds for most of them."""
+    end = []
+    def write(writer):
+        while not end:
+            cluster.ask("POST", MAPS, config_map(f"refused-{writer}"), "a", timeout=15)
+    def read():
+        while not end:
+            cluster.ask("GET", MAPS, member="a", timeout=15)
+    with killed(cluster, "b", "c"), concurrent.futures.ThreadPoolExecutor(6) as pool:
+        asking = [pool.submit(write, writer) for writer in range(3)] + [pool.submit(read) for _ in range(3)]
+        try:
+            yield
+        finally:
+            end.append(True)
+        concurrent.futures.wait(asking)
+
+
+@contextlib.contextmanager
 def slow_disks(cluster, delay):
     """`delay` microseconds before each sync of all members."""
     tracers = [Process(cluster.folder / "strace.log", "strace", "-f", "-o", "/dev/null", "-e", "trace=fdatasync,fsync", "-e",
@@ -329,18 +348,43 @@ def filled(cluster):
 
 @contextlib.contextmanager
 def leaders_stopped(cluster):
-    """Each leader in turn stands still until there is another one."""
-    for _ in range(6):
-        status, answer = cluster.ask("GET", "/orch/v1/cluster")
-        leader = cluster.members.get((answer or {}).get("leader"))
-        if leader is None:
+    """Each leader in turn stands still until there is another one, for as long as it takes."""
+    end = []
+    def stop():
+        while not end:
+            _, answer = cluster.ask("GET", "/orch/v1/cluster", timeout=3)
+            leader = cluster.members.get((answer or {}).get("leader"))
+            if leader is None:
+                time.sleep(0.5)
+                continue
+            leader.send(signal.SIGSTOP)
+            try:
+                # Others elect a leader within half a second of silence.
+                time.sleep(2)
+            finally:
+                leader.send(signal.SIGCONT)
             time.sleep(1)
-            continue
-        leader.send(signal.SIGSTOP)
-        time.sleep(4)
-        leader.send(signal.SIGCONT)
-        time.sleep(1)
-    yield
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        stopping = pool.submit(stop)
+        try:
+            yield
+        finally:
+            end.append(True)
+        stopping.result()
+
+
+@contextlib.contextmanager
+def full_disk(cluster, name):
+    """A member whose store shares its quota of the disk with a large file."""
+    flags = ("--disk-quota=256Mi", "--disk-reserve=96Mi")
+    large = cluster.folder / name / "store" / "large"
+    with restarted(cluster, name, *flags):
+        try:
+            with large.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, 168 << 20)
+            yield
+        finally:
+            large.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -449,10 +493,10 @@ def faults(cluster):
         ("a state near its quota", filled(cluster), ["OrchStateNearQuota", "OrchStateGrows"]),
         ("disks that take most of a second", slow_disks(cluster, 700_000), ["OrchLogSyncSlow", "OrchProposalsSlow"]),
         ("disks that take three seconds", slow_disks(cluster, 3_000_000), ["OrchLogSyncVerySlow", "OrchReadsSlow"]),
-        ("a disk without room", restarted(cluster, "c", "--disk-quota=80Mi", "--disk-reserve=40Mi"), ["OrchDiskShort", "OrchDiskTight"]),
+        ("a disk without room", full_disk(cluster, "c"), ["OrchDiskShort", "OrchDiskTight"]),
         ("leaders that stand still", leaders_stopped(cluster), ["OrchLeaderChanges"]),
         ("a dead member", killed(cluster, "c"), ["OrchMemberDown", "OrchNodeUnreachable"]),
-        ("two dead members", killed(cluster, "b", "c"),
+        ("two dead members", without_majority(cluster),
          ["OrchQuorumLost", "OrchNoLeader", "OrchProposalsFail", "OrchReadsFail", "OrchApiErrorBudgetBurn"]),
     ]
 

@@ -139,6 +139,12 @@ impl<F> Limited<F> {
     pub fn new(filter: F, own: &'static [&'static str]) -> Limited<F> {
         Limited { filter, own, limits: Limits::default() }
     }
+
+    /// Whether events of `target` are limited: those of libraries that do not log through the `log` crate.
+    fn is_limited(&self, target: &str) -> bool {
+        // few: the crates of a program.
+        target != LIBRARY && !self.own.iter().any(|own| target.split("::").next() == Some(own))
+    }
 }
 
 impl<S: Subscriber, F: Filter<S>> Filter<S> for Limited<F> {
@@ -147,7 +153,13 @@ impl<S: Subscriber, F: Filter<S>> Filter<S> for Limited<F> {
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
-        self.filter.callsite_enabled(metadata)
+        let interest = self.filter.callsite_enabled(metadata);
+        // `always` would skip `enabled`, without which the registry does not expect that an event is left out: in builds with
+        // debug assertions it panics.
+        if interest.is_always() && self.is_limited(metadata.target()) {
+            return Interest::sometimes();
+        }
+        interest
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
@@ -156,9 +168,8 @@ impl<S: Subscriber, F: Filter<S>> Filter<S> for Limited<F> {
 
     fn event_enabled(&self, event: &Event<'_>, context: &Context<'_, S>) -> bool {
         let (target, level) = (event.metadata().target(), *event.metadata().level());
-        let is_own = self.own.iter().any(|own| target.split("::").next() == Some(own));
         self.filter.event_enabled(event, context)
-            && (is_own || target == LIBRARY || self.limits.pass(target, level).is_some())
+            && (!self.is_limited(target) || self.limits.pass(target, level).is_some())
     }
 }
 

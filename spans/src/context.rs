@@ -19,10 +19,10 @@ const SAMPLED: u8 = 1;
 /// A span's place in its trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceContext {
-    /// The trace; never 0.
-    pub trace: u128,
-    /// The span; never 0.
-    pub span: u64,
+    /// The id of the trace; never 0.
+    pub trace_id: u128,
+    /// The id of the span; never 0.
+    pub span_id: u64,
     /// Whether the trace is recorded.
     pub is_sampled: bool,
 }
@@ -43,39 +43,39 @@ impl TraceContext {
         if !is_readable || !has_dashes {
             return None;
         }
-        let trace = hex(&bytes[3..35])?;
-        let span = u64::try_from(hex(&bytes[36..52])?).ok()?;
+        let trace_id = hex(&bytes[3..35])?;
+        let span_id = u64::try_from(hex(&bytes[36..52])?).ok()?;
         let flags = u8::try_from(hex(&bytes[53..55])?).ok()?;
-        TraceContext { trace, span, is_sampled: flags & SAMPLED != 0 }.known()
+        TraceContext { trace_id, span_id, is_sampled: flags & SAMPLED != 0 }.known()
     }
 
     /// Reads the form between members; `None` for other bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<TraceContext> {
-        let (trace, rest) = bytes.split_first_chunk::<16>()?;
-        let (span, rest) = rest.split_first_chunk::<8>()?;
+        let (trace_id, rest) = bytes.split_first_chunk::<16>()?;
+        let (span_id, rest) = rest.split_first_chunk::<8>()?;
         let [flags] = rest else { return None };
-        let (trace, span) = (u128::from_be_bytes(*trace), u64::from_be_bytes(*span));
-        TraceContext { trace, span, is_sampled: flags & SAMPLED != 0 }.known()
+        let (trace_id, span_id) = (u128::from_be_bytes(*trace_id), u64::from_be_bytes(*span_id));
+        TraceContext { trace_id, span_id, is_sampled: flags & SAMPLED != 0 }.known()
     }
 
     /// The form between members.
     pub fn to_bytes(self) -> [u8; CONTEXT_BYTES] {
         let mut bytes = [0; CONTEXT_BYTES];
-        bytes[..16].copy_from_slice(&self.trace.to_be_bytes());
-        bytes[16..24].copy_from_slice(&self.span.to_be_bytes());
+        bytes[..16].copy_from_slice(&self.trace_id.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.span_id.to_be_bytes());
         bytes[24] = u8::from(self.is_sampled);
         bytes
     }
 
     fn known(self) -> Option<TraceContext> {
-        (self.trace != 0 && self.span != 0).then_some(self)
+        (self.trace_id != 0 && self.span_id != 0).then_some(self)
     }
 }
 
 /// The header's value, in version 00.
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "00-{:032x}-{:016x}-{:02x}", self.trace, self.span, u8::from(self.is_sampled))
+        write!(f, "00-{:032x}-{:016x}-{:02x}", self.trace_id, self.span_id, u8::from(self.is_sampled))
     }
 }
 
@@ -100,8 +100,8 @@ mod tests {
     #[test]
     fn a_header_is_read_and_written_back() {
         let context = TraceContext::parse(TEXT).unwrap();
-        assert_eq!(context.trace, 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
-        assert_eq!((context.span, context.is_sampled), (0x00f0_67aa_0ba9_02b7, true));
+        assert_eq!(context.trace_id, 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
+        assert_eq!((context.span_id, context.is_sampled), (0x00f0_67aa_0ba9_02b7, true));
         assert_eq!(context.to_string(), TEXT);
         assert_eq!(TraceContext::from_bytes(&context.to_bytes()), Some(context));
         assert!(!TraceContext::parse(&TEXT.replace("-01", "-00")).unwrap().is_sampled);

@@ -4,11 +4,12 @@
 //! knows no request, object or socket: the program installs a recorder that sends spans away. Every crate of the workspace may use it.
 //!
 //! Invariant: without a recorder nothing is allocated, no clock is read and no id is drawn: [`is_on`] is one load.
+//! Invariant: this crate has no clock and no random numbers of its own; both come with the recorder.
 
 mod context;
 mod recorder;
 mod span;
 
 pub use context::{CONTEXT_BYTES, HEADER, TraceContext};
-pub use recorder::{Sampling, install, is_on, record};
-pub use span::{Attribute, Kind, Parent, Span, TEXT_BYTES_MAX, Text, Trace, now_micros};
+pub use recorder::{Sampling, Sources, install, is_on, now_micros, record};
+pub use span::{ActiveSpan, Attribute, FinishedSpan, Parent, SpanKind, TEXT_BYTES_MAX, Text};

@@ -1,11 +1,11 @@
 //! The recorder of the process, and the choice of which traces it records.
 //!
-//! Owns one cell: a program installs a recorder once, before it serves, or never. Recording never waits: a recorder that has no room
-//! drops the span.
+//! Owns one cell: a program installs a recorder once, before it serves, or never, with the sources of time and ids, which this crate has
+//! none of. Recording never waits: a recorder that has no room drops the span.
 
 use std::sync::OnceLock;
 
-use crate::span::{Parent, Span};
+use crate::span::{FinishedSpan, Parent};
 
 /// The denominator of a sampling rate.
 const MILLION: u64 = 1_000_000;
@@ -13,7 +13,8 @@ const MILLION: u64 = 1_000_000;
 /// The recorder, with the rate of the traces that begin here.
 struct Recorder {
     sampling: Sampling,
-    take: Box<dyn Fn(Span) + Send + Sync>,
+    sources: Sources,
+    take: Box<dyn Fn(FinishedSpan) + Send + Sync>,
 }
 
 static RECORDER: OnceLock<Recorder> = OnceLock::new();
@@ -24,16 +25,25 @@ pub struct Sampling {
     per_million: u32,
 }
 
+/// The time and the randomness of spans. Crates that are simulated use both through the recorder, which simulations do not install.
+#[derive(Clone, Copy, Debug)]
+pub struct Sources {
+    /// The time of day in microseconds since 1970.
+    pub now_micros: fn() -> u64,
+    /// 128 random bits.
+    pub random: fn() -> u128,
+}
+
 impl Sampling {
     /// `per_million` of a million traces; all of them from a million on.
     pub fn per_million(per_million: u32) -> Sampling {
         Sampling { per_million }
     }
 
-    /// Whether `trace` is recorded. The choice depends on the trace's id alone: every process with this rate makes the same one.
-    pub(crate) fn chooses(self, trace: u128) -> bool {
+    /// Whether the trace `trace_id` is recorded. The choice depends on the trace's id alone: every process with this rate makes the same one.
+    pub(crate) fn chooses(self, trace_id: u128) -> bool {
         // The lower 63 bits, as other programs that sample by the id take them.
-        let low = u64::try_from(trace & u128::from(u64::MAX >> 1)).unwrap_or(u64::MAX);
+        let low = u64::try_from(trace_id & u128::from(u64::MAX >> 1)).unwrap_or(u64::MAX);
         let bound = u128::from(u64::MAX >> 1) * u128::from(self.per_million) / u128::from(MILLION);
         self.per_million >= 1_000_000 || u128::from(low) < bound
     }
@@ -41,8 +51,12 @@ impl Sampling {
 
 /// Installs the recorder of the process: `take` gets each span that has ended, on the thread that ended it, and must not wait.
 /// `false`: there is one already.
-pub fn install(sampling: Sampling, take: impl Fn(Span) + Send + Sync + 'static) -> bool {
-    RECORDER.set(Recorder { sampling, take: Box::new(take) }).is_ok()
+pub fn install(
+    sampling: Sampling,
+    sources: Sources,
+    take: impl Fn(FinishedSpan) + Send + Sync + 'static,
+) -> bool {
+    RECORDER.set(Recorder { sampling, sources, take: Box::new(take) }).is_ok()
 }
 
 /// Whether spans are recorded at all.
@@ -50,19 +64,29 @@ pub fn is_on() -> bool {
     RECORDER.get().is_some()
 }
 
+/// The time of day in microseconds since 1970, by the recorder's clock; 0 without a recorder.
+pub fn now_micros() -> u64 {
+    RECORDER.get().map_or(0, |recorder| (recorder.sources.now_micros)())
+}
+
+/// 128 random bits of the recorder's source; 0 without a recorder.
+pub(crate) fn random() -> u128 {
+    RECORDER.get().map_or(0, |recorder| (recorder.sources.random)())
+}
+
 /// Gives a span that has ended to the recorder.
-pub fn record(span: Span) {
+pub fn record(span: FinishedSpan) {
     if let Some(recorder) = RECORDER.get() {
         (recorder.take)(span);
     }
 }
 
 /// Whether a trace with these parents is recorded: as its parent's process decided, else by the rate.
-pub(crate) fn is_sampled(parent: &Parent, trace: u128) -> bool {
+pub(crate) fn is_sampled(parent: &Parent, trace_id: u128) -> bool {
     match parent {
         Parent::Caller(caller) => caller.is_sampled,
         Parent::None | Parent::Linked(_) => {
-            RECORDER.get().is_some_and(|recorder| recorder.sampling.chooses(trace))
+            RECORDER.get().is_some_and(|recorder| recorder.sampling.chooses(trace_id))
         }
     }
 }

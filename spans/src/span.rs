@@ -3,10 +3,9 @@
 //! Owns the ids of spans and the bounds of what they tell: few attributes with short values. Callers give no tokens, keys or bodies.
 
 use std::borrow::Cow;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::context::TraceContext;
-use crate::recorder::{is_on, is_sampled, record};
+use crate::recorder::{is_on, is_sampled, random, record};
 
 /// Bytes of a text in a span, after which it is cut: a path with a namespace and a name, whole in all but odd cases.
 pub const TEXT_BYTES_MAX: usize = 256;
@@ -26,7 +25,7 @@ pub enum Attribute {
 
 /// The kind of a span, as OpenTelemetry has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SpanKind {
     /// An answered request.
     Server,
     /// A request to another process.
@@ -48,8 +47,8 @@ pub enum Parent {
 
 /// A span that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Trace id and span id.
+pub struct FinishedSpan {
+    /// Its ids.
     pub context: TraceContext,
     /// The span that it is a part of; `None` for a trace's first.
     pub parent: Option<u64>,
@@ -58,7 +57,7 @@ pub struct Span {
     /// The span that an untrusted sender named; exported as a link.
     pub link: Option<TraceContext>,
     /// The side of a call.
-    pub kind: Kind,
+    pub kind: SpanKind,
     /// Its name, one of few.
     pub name: Cow<'static, str>,
     /// When it began, in microseconds since 1970.
@@ -71,46 +70,46 @@ pub struct Span {
     pub failure: Option<Text>,
 }
 
-/// A span under way in a trace that is recorded.
+/// A span under way in a trace that is recorded. It has no clock and no name: both come with its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trace {
+pub struct ActiveSpan {
     context: TraceContext,
     parent: Option<u64>,
     is_parent_remote: bool,
     link: Option<TraceContext>,
 }
 
-impl Trace {
+impl ActiveSpan {
     /// The first span of this process in a trace; `None`: the trace is not recorded.
-    pub fn begin(parent: Parent) -> Option<Trace> {
+    pub fn begin(parent: Parent) -> Option<ActiveSpan> {
         if !is_on() {
             return None;
         }
-        let trace = match parent {
-            Parent::Caller(caller) => caller.trace,
-            Parent::None | Parent::Linked(_) => rand::random::<u128>().max(1),
+        let trace_id = match parent {
+            Parent::Caller(caller) => caller.trace_id,
+            Parent::None | Parent::Linked(_) => random().max(1),
         };
-        is_sampled(&parent, trace).then(|| {
-            let context = TraceContext { trace, span: new_id(), is_sampled: true };
+        is_sampled(&parent, trace_id).then(|| {
+            let context = TraceContext { trace_id, span_id: new_id(), is_sampled: true };
             let (parent, link) = match parent {
-                Parent::Caller(caller) => (Some(caller.span), None),
+                Parent::Caller(caller) => (Some(caller.span_id), None),
                 Parent::Linked(other) => (None, Some(other)),
                 Parent::None => (None, None),
             };
-            Trace { context, parent, is_parent_remote: parent.is_some(), link }
+            ActiveSpan { context, parent, is_parent_remote: parent.is_some(), link }
         })
     }
 
     /// A span of this process that is a part of the recorded span `parent` of another one.
-    pub fn of_remote(parent: TraceContext) -> Option<Trace> {
-        Trace::begin(Parent::Caller(parent))
+    pub fn of_remote(parent: TraceContext) -> Option<ActiveSpan> {
+        ActiveSpan::begin(Parent::Caller(parent))
     }
 
     /// A span that is a part of this one.
     #[must_use]
-    pub fn child(&self) -> Trace {
-        let context = TraceContext { span: new_id(), ..self.context };
-        Trace { context, parent: Some(self.context.span), is_parent_remote: false, link: None }
+    pub fn child(&self) -> ActiveSpan {
+        let context = TraceContext { span_id: new_id(), ..self.context };
+        ActiveSpan { context, parent: Some(self.context.span_id), is_parent_remote: false, link: None }
     }
 
     /// The context to send in `traceparent`.
@@ -118,14 +117,14 @@ impl Trace {
         self.context
     }
 
-    /// The span, ended, without attributes; given to the recorder by [`Span::record`]. Times in microseconds since 1970.
+    /// The span, ended, without attributes; given to the recorder by [`FinishedSpan::record`]. Times in microseconds since 1970.
     pub fn ended(
         &self,
-        kind: Kind,
+        kind: SpanKind,
         name: impl Into<Cow<'static, str>>,
         (began_micros, ended_micros): (u64, u64),
-    ) -> Span {
-        Span {
+    ) -> FinishedSpan {
+        FinishedSpan {
             context: self.context,
             parent: self.parent,
             is_parent_remote: self.is_parent_remote,
@@ -140,24 +139,24 @@ impl Trace {
     }
 }
 
-impl Span {
+impl FinishedSpan {
     /// The same span with a text.
     #[must_use]
-    pub fn with_text(mut self, name: &'static str, value: impl Into<Text>) -> Span {
+    pub fn with_text(mut self, name: &'static str, value: impl Into<Text>) -> FinishedSpan {
         self.attributes.push(Attribute::Text(name, value.into()));
         self
     }
 
     /// The same span with a number.
     #[must_use]
-    pub fn with_number(mut self, name: &'static str, value: impl TryInto<i64>) -> Span {
+    pub fn with_number(mut self, name: &'static str, value: impl TryInto<i64>) -> FinishedSpan {
         self.attributes.push(Attribute::Number(name, value.try_into().unwrap_or(i64::MAX)));
         self
     }
 
     /// The same span, failed for this reason.
     #[must_use]
-    pub fn with_failure(mut self, reason: impl Into<Text>) -> Span {
+    pub fn with_failure(mut self, reason: impl Into<Text>) -> FinishedSpan {
         self.failure = Some(reason.into());
         self
     }
@@ -193,52 +192,56 @@ impl From<&'static str> for Text {
     }
 }
 
-/// The time of day in microseconds since 1970.
-pub fn now_micros() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
-}
-
 /// The id of a new span; never 0.
 fn new_id() -> u64 {
-    rand::random::<u64>().max(1)
+    u64::try_from(random() >> 64).unwrap_or_default().max(1)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::recorder::{Sampling, install};
+    use crate::recorder::{Sampling, Sources, install, now_micros};
 
-    static TAKEN: Mutex<Vec<Span>> = Mutex::new(Vec::new());
+    /// Ids that count up.
+    fn count() -> u128 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        u128::from(NEXT.fetch_add(1, Ordering::Relaxed)) << 64
+    }
+
+    const SOURCES: Sources = Sources { now_micros: || 5, random: count };
+
+    static TAKEN: Mutex<Vec<FinishedSpan>> = Mutex::new(Vec::new());
 
     /// The recorder is installed for the whole process, so that its cases are in a single test.
     #[test]
     fn spans_reach_the_recorder_as_parts_of_the_traces_that_are_believed() {
-        let caller = TraceContext { trace: 7, span: 9, is_sampled: true };
-        assert_eq!(Trace::begin(Parent::Caller(caller)), None, "without a recorder nothing is recorded");
-        assert!(install(Sampling::per_million(0), |span| TAKEN.lock().unwrap().push(span)));
-        assert!(!install(Sampling::per_million(0), |_| {}), "a process has one recorder");
-        assert_eq!(Trace::begin(Parent::None), None);
+        let caller = TraceContext { trace_id: 7, span_id: 9, is_sampled: true };
+        assert_eq!(ActiveSpan::begin(Parent::Caller(caller)), None, "without a recorder nothing is recorded");
+        assert_eq!(now_micros(), 0, "without a recorder no clock is read");
+        assert!(install(Sampling::per_million(0), SOURCES, |span| TAKEN.lock().unwrap().push(span)));
+        assert!(!install(Sampling::per_million(0), SOURCES, |_| {}), "a process has one recorder");
+        assert_eq!(ActiveSpan::begin(Parent::None), None);
         assert_eq!(
-            Trace::begin(Parent::Linked(caller)),
+            ActiveSpan::begin(Parent::Linked(caller)),
             None,
             "a sender that is not believed decides nothing"
         );
-        assert_eq!(Trace::begin(Parent::Caller(TraceContext { is_sampled: false, ..caller })), None);
-        let begun = Trace::begin(Parent::Caller(caller)).unwrap();
+        assert_eq!(ActiveSpan::begin(Parent::Caller(TraceContext { is_sampled: false, ..caller })), None);
+        let begun = ActiveSpan::begin(Parent::Caller(caller)).unwrap();
         let child = begun.child();
-        child.ended(Kind::Internal, "decode", (5, 6)).with_number("bytes", 12_u32).record();
+        child.ended(SpanKind::Internal, "decode", (5, 6)).with_number("bytes", 12_u32).record();
         begun
-            .ended(Kind::Server, "GET", (1, 0))
+            .ended(SpanKind::Server, "GET", (1, 0))
             .with_text("path", "é".repeat(200))
             .with_failure("late")
             .record();
         let taken = TAKEN.lock().unwrap();
         let [inner, outer] = &taken[..] else { panic!("{taken:?}") };
-        assert_eq!((inner.context.trace, outer.context.trace), (7, 7));
-        assert_eq!((inner.parent, outer.parent), (Some(outer.context.span), Some(9)));
+        assert_eq!((inner.context.trace_id, outer.context.trace_id), (7, 7));
+        assert_eq!((inner.parent, outer.parent), (Some(outer.context.span_id), Some(9)));
         assert_eq!((inner.is_parent_remote, outer.is_parent_remote), (false, true));
         assert_eq!(inner.attributes, [Attribute::Number("bytes", 12)]);
         let Attribute::Text("path", text) = &outer.attributes[0] else { panic!("{outer:?}") };

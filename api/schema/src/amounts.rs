@@ -9,7 +9,7 @@ use crate::budget::count_step;
 use crate::quantity::Quantity;
 use crate::value::Value;
 
-/// The fields with amounts in or below them, of each type of a schema, by their positions.
+/// The fields with amounts in or below them, of each type of a schema, by their positions. It is empty where no type has any.
 #[derive(Debug, Default)]
 pub(super) struct AmountFields(Vec<Box<[usize]>>);
 
@@ -49,12 +49,16 @@ impl AmountFields {
                 with_amounts.filter(|(_, field)| is_or_holds_of_base(field) || holds_own(field));
             with_amounts.map(|(at, _)| at).collect::<Box<[usize]>>()
         };
+        // once: one pass over the types.
+        if !holds.contains(&true) {
+            return Self::default();
+        }
         Self(types.iter().map(fields).collect())
     }
 
     /// Those of the type at this position.
     pub(super) fn get(&self, at: usize) -> &[usize] {
-        &self.0[at]
+        self.0.get(at).map(|fields| &**fields).unwrap_or_default()
     }
 }
 

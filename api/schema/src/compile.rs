@@ -13,7 +13,7 @@ use prost_reflect::{
 
 use super::compile_resource::resource;
 use super::types::{
-    Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
+    Extra, Field, ListTopology, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
 };
 
 /// The reason why the descriptors cannot be compiled.
@@ -152,21 +152,19 @@ impl Compiler {
         field.rounds_amounts = is_map_of_amounts(&field.value) && !options.exact_amounts();
         field.required = options.required();
         field.default = match &options.default {
-            Some(text) => Some(
+            Some(text) => Some(Box::new(
                 serde_json::from_str(text).map_err(|error| compile_error(descriptor.full_name(), error))?,
-            ),
+            )),
             None => None,
         };
-        field.patch = patch_strategy(options);
         field.atomic = match options.ownership() {
             options::Ownership::Unset => None,
             ownership => Some(ownership == options::Ownership::Whole),
         };
         field.topology_declared = options.list() != options::List::Unset;
-        field.inlined_in = inlined_in.into();
         field.wire = wire;
-        field.untyped_name = untyped_name(descriptor, &field.value);
-        Ok(field)
+        let untyped_name = untyped_name(descriptor, &field.value);
+        Ok(field.with(Extra { patch: patch_strategy(options), inlined_in: inlined_in.into(), untyped_name }))
     }
 
     /// Whether the field is a message without presence, neither list nor map: it is written even when empty, unless

@@ -20,7 +20,7 @@ pub fn apply_defaults(schema: &Schema, type_id: TypeId, value: &mut Value) {
             return;
         }
         for field in &ty.fields {
-            let Some(default) = field.default.as_ref().filter(|default| field.is_written(default)) else {
+            let Some(default) = field.default.as_deref().filter(|default| field.is_written(default)) else {
                 continue;
             };
             let is_absent = |value: &Value| (value.is_null() && !field.nullable) || is_unsaid(field, value);

@@ -41,7 +41,8 @@ pub use held::check_held;
 pub use instant::{Instant, Precision};
 pub use json::encode_stored;
 pub use json::{
-    DecodeError, Decoded, EnvelopeError, Head, Limits, Shape, StrictError, decode_json, encode_json,
+    DecodeError, Decoded, EnvelopeError, Head, Limits, Shape, StrictError, decode_applied, decode_json,
+    encode_json,
 };
 pub use json::{read_json, write_value};
 pub use order::order_members;
@@ -52,7 +53,8 @@ pub use resource::{
     Column, DefaultPropagation, NameRule, ResourceType, Rules, ScalePaths, Selectable, Subresource,
 };
 pub use types::{
-    Field, ListTopology, Member, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType, Wire,
+    Extra, Field, ListTopology, Member, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType,
+    Wire,
 };
 
 pub use yaml::read_yaml;

@@ -27,10 +27,8 @@ pub struct ObjectType {
     by_name: FieldIndex,
     /// Positions of the fields that are written even when absent.
     always: Box<[u32]>,
-    /// Protobuf numbers of the fields that are not inlined, sorted, each with its position.
-    by_number: Box<[(u32, u32)]>,
-    /// The inlined messages, each by the path of field numbers to it.
-    inlined: Box<[Box<[u32]>]>,
+    /// The Protobuf form; `None`: it has no numbers.
+    numbers: Option<Box<Numbers>>,
     /// Instances carry `kind` and `apiVersion`.
     pub head: bool,
     /// Groups of fields of which at most one is set.
@@ -49,6 +47,15 @@ pub struct ObjectType {
     pub filled_bytes: u32,
 }
 
+/// The Protobuf numbers of a type.
+#[derive(Debug)]
+struct Numbers {
+    /// Those of the fields that are not inlined, sorted, each with its position.
+    fields: Box<[(u32, u32)]>,
+    /// The inlined messages, each by the path of field numbers to it.
+    inlined: Box<[Box<[u32]>]>,
+}
+
 /// Fields of which at most one is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Union {
@@ -58,8 +65,8 @@ pub struct Union {
     pub members: Box<[(Box<str>, Box<str>)]>,
 }
 
-/// One field of an [`ObjectType`].
-#[derive(Debug)]
+/// One field of an [`ObjectType`]. A kind may have thousands: what few fields have stands in [`Extra`].
+#[derive(Debug, PartialEq)]
 pub struct Field {
     /// JSON name, in the form of member names in values.
     pub name: SmolStr,
@@ -70,11 +77,9 @@ pub struct Field {
     /// The field must be there and not null.
     pub required: bool,
     /// The value that defaulting sets where the field is absent.
-    pub default: Option<Value>,
+    pub default: Option<Box<Value>>,
     /// Written even when empty: `""`, `{}`, `0` or `null`, as the reference's encoder does.
     pub emit_empty: bool,
-    /// Strategic merge patch directives of the field.
-    pub patch: PatchStrategy,
     /// Absence differs from the zero value: an explicit `0`, `""` or `{}` is kept. Where this is false a zero scalar,
     /// an empty list and an empty map are the same as an absent field.
     pub presence: bool,
@@ -88,10 +93,19 @@ pub struct Field {
     pub atomic: Option<bool>,
     /// The `.proto` file names the list's topology, which published schemas then show. Lists without one are atomic.
     pub topology_declared: bool,
-    /// Protobuf numbers of the inlined messages around the field, outermost first; mostly none.
-    pub inlined_in: Box<[u32]>,
     /// How the value is wrapped in Protobuf.
     pub wire: Wire,
+    /// Attributes that few fields have.
+    extra: Option<Box<Extra>>,
+}
+
+/// Attributes of fields that few built-in types have, and no type that a definition declares.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// Strategic merge patch directives of the field.
+    pub patch: PatchStrategy,
+    /// Protobuf numbers of the inlined messages around the field, outermost first.
+    pub inlined_in: Box<[u32]>,
     /// Full name of the message behind an untyped value (`meta.v1.FieldsV1`): the tables have no type of this name,
     /// but published schemas have.
     pub untyped_name: Option<Box<str>>,
@@ -113,7 +127,7 @@ pub enum Wire {
 }
 
 /// Type of a field, a list item or a map value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ValueType {
     /// A leaf.
     Scalar(Scalar),
@@ -141,7 +155,7 @@ pub enum ValueType {
 
 /// A value in a type with `any_form`: an item of a list or a value of a map that is nullable or has a default, or a list or a map
 /// that keeps unknown fields.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Member {
     /// Type of values that are not null.
     pub value: ValueType,
@@ -225,19 +239,11 @@ impl ObjectType {
     /// dropped, and there is no head and no union: set those fields where they differ.
     pub fn new(name: impl Into<Box<str>>, fields: Vec<Field>) -> Self {
         let always = (0..).zip(&fields).filter(|(_, field)| field.emit_empty).map(|(at, _)| at);
-        let own = (0..).zip(&fields).filter(|(_, field)| field.number > 0 && field.inlined_in.is_empty());
-        let mut by_number: Vec<(u32, u32)> = own.map(|(at, field)| (field.number, at)).collect();
-        by_number.sort_unstable();
-        let ways =
-            fields.iter().flat_map(|field| (1..=field.inlined_in.len()).map(|len| &field.inlined_in[..len]));
-        let inlined: BTreeSet<&[u32]> = ways.collect();
-        let inlined = inlined.into_iter().map(Box::from).collect();
         Self {
             name: name.into(),
             by_name: FieldIndex::new(fields.iter().map(|field| field.name.as_str())),
             always: always.collect(),
-            by_number: by_number.into(),
-            inlined,
+            numbers: Numbers::of(&fields),
             fields: fields.into(),
             head: false,
             unions: Box::default(),
@@ -266,19 +272,45 @@ impl ObjectType {
 
     /// The field with this Protobuf number in the message itself, not in one that is inlined in it.
     pub(crate) fn numbered(&self, number: u32) -> Option<&Field> {
-        let found = self.by_number.binary_search_by_key(&number, |&(number, _)| number).ok()?;
-        Some(&self.fields[self.by_number[found].1 as usize])
+        let numbers = &self.numbers.as_ref()?.fields;
+        let found = numbers.binary_search_by_key(&number, |&(number, _)| number).ok()?;
+        Some(&self.fields[numbers[found].1 as usize])
     }
 
     /// The path of the message in field `number` of the message at the path `outer`, if it is inlined here.
     pub(crate) fn inlined(&self, outer: &[u32], number: u32) -> Option<&[u32]> {
+        let inlined = &self.numbers.as_ref()?.inlined;
         // few: most types have no inlined message, one has two.
-        self.inlined.iter().find(|way| way.split_last() == Some((&number, outer))).map(|way| &**way)
+        inlined.iter().find(|way| way.split_last() == Some((&number, outer))).map(|way| &**way)
+    }
+
+    /// Whether `other` has the same fields and attributes, name and Protobuf form aside.
+    pub fn is_alike(&self, other: &ObjectType) -> bool {
+        let flags = |of: &ObjectType| [of.head, of.atomic, of.preserve_unknown, of.keeps_closed, of.any_form];
+        flags(self) == flags(other)
+            && (&self.fields, &self.unions) == (&other.fields, &other.unions)
+            && self.filled_bytes == other.filled_bytes
     }
 
     /// Positions of the fields that are written even when absent.
     pub fn always_written(&self) -> impl Iterator<Item = usize> + '_ {
         self.always.iter().map(|&at| at as usize)
+    }
+}
+
+impl Numbers {
+    fn of(fields: &[Field]) -> Option<Box<Numbers>> {
+        let own = (0..).zip(fields).filter(|(_, field)| field.number > 0 && field.inlined_in().is_empty());
+        let mut by_number: Vec<(u32, u32)> = own.map(|(at, field)| (field.number, at)).collect();
+        by_number.sort_unstable();
+        let ways = fields.iter().flat_map(|field| {
+            let way = field.inlined_in();
+            (1..=way.len()).map(move |len| &way[..len])
+        });
+        let inlined: BTreeSet<&[u32]> = ways.collect();
+        let inlined: Box<[Box<[u32]>]> = inlined.into_iter().map(Box::from).collect();
+        let is_none = by_number.is_empty() && inlined.is_empty();
+        (!is_none).then(|| Box::new(Numbers { fields: by_number.into(), inlined }))
     }
 }
 
@@ -292,17 +324,39 @@ impl Field {
             required: false,
             default: None,
             emit_empty: false,
-            patch: PatchStrategy::default(),
             presence: false,
             nullable: false,
             retains_empty: false,
             rounds_amounts: false,
             atomic: None,
             topology_declared: false,
-            inlined_in: Box::default(),
             wire: Wire::Plain,
-            untyped_name: None,
+            extra: None,
         }
+    }
+
+    /// The field with these further attributes.
+    #[must_use]
+    pub fn with(self, extra: Extra) -> Self {
+        let extra = (extra != Extra::default()).then(|| Box::new(extra));
+        Self { extra, ..self }
+    }
+
+    /// Strategic merge patch directives of the field.
+    pub fn patch(&self) -> &PatchStrategy {
+        static PLAIN: PatchStrategy =
+            PatchStrategy { merge: false, replace: false, retain_keys: false, merge_key: None };
+        self.extra.as_ref().map_or(&PLAIN, |extra| &extra.patch)
+    }
+
+    /// Protobuf numbers of the inlined messages around the field, outermost first; mostly none.
+    pub fn inlined_in(&self) -> &[u32] {
+        self.extra.as_ref().map(|extra| &*extra.inlined_in).unwrap_or_default()
+    }
+
+    /// Full name of the message behind an untyped value: that of [`Extra`].
+    pub fn untyped_name(&self) -> Option<&str> {
+        self.extra.as_ref()?.untyped_name.as_deref()
     }
 
     /// Whether `value` is the zero value, which means absent where the field has no presence.

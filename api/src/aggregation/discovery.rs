@@ -15,7 +15,7 @@ use orch_schema::value::Value;
 
 use super::described::{Description, Descriptions};
 use super::remote::Remote;
-use crate::registry::discovery::{Aggregated, Plain, VERSIONS};
+use crate::registry::discovery::{Aggregated, Item, Plain, VERSIONS};
 use crate::registry::{Priority, Registry};
 
 /// The merged documents.
@@ -45,16 +45,38 @@ struct Version {
     is_built_in: bool,
     rank: i64,
     name: String,
-    /// Its item in aggregated discovery.
-    item: Value,
+    /// Its item in aggregated discovery, where it is an aggregated server's.
+    item: Option<Value>,
 }
 
 /// A group with its versions.
 #[derive(Default)]
 struct Group {
     rank: i64,
+    /// Its item in aggregated discovery as far as this server has the group.
+    own: Option<Arc<Item>>,
     has_remote: bool,
     versions: Vec<Version>,
+}
+
+impl Group {
+    /// The item of the group called `name`. A group that no other server has a version of keeps its bytes.
+    fn item(&self, name: &str) -> Arc<Item> {
+        match &self.own {
+            Some(own) if !self.has_remote => own.clone(),
+            own => {
+                let own = own.as_ref().map(|own| own.value()).unwrap_or_default();
+                let told = own.items("versions");
+                let of = |version: &Version| {
+                    // few: the versions of one group.
+                    let found = || told.iter().find(|of| of.text("version") == version.name).cloned();
+                    version.item.clone().or_else(found)
+                };
+                let versions: Vec<Value> = self.versions.iter().filter_map(of).collect();
+                Arc::new(Item::of(&json!({"metadata": {"name": name}, "versions": versions})))
+            }
+        }
+    }
 }
 
 /// The documents of `registry` with those of `remotes`.
@@ -76,37 +98,32 @@ pub(crate) fn merge(registry: &Registry, remotes: &[Arc<Remote>], descriptions: 
             is_built_in: false,
             rank: remote.priority.version,
             name: remote.version.clone(),
-            item: item(remote, descriptions.find(&remote.name)),
+            item: Some(item(remote, descriptions.find(&remote.name))),
         });
     }
     documents(registry, groups)
 }
 
-/// The named groups of this server, with the items of aggregated discovery.
+/// The named groups of this server.
 fn own_groups(registry: &Registry) -> BTreeMap<String, Group> {
-    let mut items: HashMap<&str, &[Value]> = HashMap::new();
-    if let Some(document) = registry.aggregated_discovery(false, 0) {
-        for group in document.value.items("items") {
-            items.insert(group.at("metadata").text("name"), group.items("versions"));
-        }
-    }
     let mut groups = BTreeMap::new();
     for group in registry.groups().filter(|group| !group.name.is_empty()) {
-        let items = items.get(group.name.as_str()).copied().unwrap_or_default();
-        let versions = group.versions.iter().zip(items).map(|(version, item)| {
+        let versions = group.versions.iter().map(|version| {
             let is_built_in = !version.is_declared();
             let rank = if is_built_in {
                 registry.priority(&group.name, &version.version).version
             } else {
                 Priority::DECLARED.version
             };
-            Version { is_built_in, rank, name: version.version.clone(), item: item.clone() }
+            Version { is_built_in, rank, name: version.version.clone(), item: None }
         });
         let rank = match group.is_declared() {
             true => Priority::DECLARED.group,
             false => registry.priority(&group.name, "").group,
         };
-        groups.insert(group.name.clone(), Group { rank, has_remote: false, versions: versions.collect() });
+        let own = Some(registry.aggregated_item(group).clone());
+        groups
+            .insert(group.name.clone(), Group { rank, own, has_remote: false, versions: versions.collect() });
     }
     groups
 }
@@ -140,10 +157,10 @@ fn documents(registry: &Registry, groups: BTreeMap<String, Group>) -> Merged {
             by_group.insert(name.clone(), Plain::new("APIGroup", &entry));
         }
         listed.push(entry);
-        let versions: Vec<Value> = group.versions.into_iter().map(|version| version.item).collect();
-        items.push(json!({"metadata": {"name": name}, "versions": versions}));
+        items.push(group.item(&name));
     }
-    let aggregated = VERSIONS.iter().map(|version| Aggregated::of(registry.brand, version, &items));
+    let items: Arc<[Arc<Item>]> = items.into();
+    let aggregated = VERSIONS.iter().map(|version| Aggregated::of(registry.brand, version, items.clone()));
     let groups = Plain::new("APIGroupList", &json!({"groups": listed}));
     Merged { groups, by_group, aggregated: aggregated.collect() }
 }

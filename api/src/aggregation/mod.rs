@@ -18,6 +18,7 @@ pub(crate) mod described;
 mod discovery;
 pub(crate) mod identity;
 pub(crate) mod openapi;
+mod own_request;
 mod own_service;
 mod passed_path;
 mod remote;
@@ -36,10 +37,11 @@ use parking_lot::Mutex;
 use self::described::Descriptions;
 pub(crate) use self::discovery::Merged;
 use self::openapi::OpenApi;
+pub(crate) use self::own_request::own_request;
 pub(crate) use self::own_service::OwnService;
 pub(crate) use self::passed_path::passed_path;
 pub use self::remote::ServerTrust;
-pub(crate) use self::remote::{API_SERVICES, Remote, Remotes};
+pub(crate) use self::remote::{API_SERVICES, Remote, Remotes, segment};
 use crate::admission::View;
 use crate::connect::BackendError;
 use crate::follow::{Applied, Builder, Maintained};
@@ -211,14 +213,22 @@ impl Aggregation {
             return Some(merged.clone());
         }
         let (registry, shared) = (registry.clone(), self.shared.clone());
+        // Definitions may give groups thousands of resources.
         let merge = move || discovery::merge(&registry, &remotes, &shared.descriptions);
-        let merged = Arc::new(match self.builder {
-            Builder::Caller => merge(),
-            // Definitions may give groups thousands of resources. An error means that the runtime ends.
-            Builder::BlockingThread => tokio::task::spawn_blocking(merge).await.ok()?,
-        });
+        let merged = Arc::new(self.work(merge).await?);
         *self.shared.merged.lock() = Some((of, merged.clone()));
         Some(merged)
+    }
+
+    /// Does a `job` over a large document where it delays no request. `None`: the runtime ends.
+    pub(crate) async fn work<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        match self.builder {
+            Builder::Caller => Some(job()),
+            Builder::BlockingThread => tokio::task::spawn_blocking(job).await.ok(),
+        }
     }
 
     /// The name of this node in `Via`, drawn by `chance` when it is first needed: a request that comes back with it goes round.

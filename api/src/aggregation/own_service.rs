@@ -13,13 +13,12 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
-use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
-use http::{Method, Request};
+use http::Request;
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use orch_raft::Store;
 
-use super::identity::name_user;
-use super::{Aggregation, passed_path};
+use super::{Aggregation, own_request, passed_path};
 use crate::ambient::Ambient;
 use crate::authn::User;
 use crate::egress::{EgressError, Reply};
@@ -76,17 +75,12 @@ impl<S: Store> OwnService<S> {
         let server = self.aggregation.locate(&remote, &view, brand, self.ambient.random());
         let server = server.map_err(|unresolved| unreachable(unresolved.to_string()))?;
         let path = passed_path(path).map_err(|_| none())?;
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(if query.is_empty() { path } else { format!("{path}?{query}") })
-            .header(HOST, server.authority())
+        let request = Request::post(if query.is_empty() { path } else { format!("{path}?{query}") })
             .header(CONTENT_TYPE, JSON)
             .header(ACCEPT, JSON)
-            .header(CONTENT_LENGTH, call.document.len())
-            .header(USER_AGENT, concat!("orch/", env!("CARGO_PKG_VERSION")));
-        let request = request.body(Body::from(call.document.clone()));
-        let mut request = request.map_err(|error| unreachable(error.to_string()))?;
-        name_user(request.headers_mut(), &User::server()).map_err(|error| unreachable(error.to_string()))?;
+            .header(CONTENT_LENGTH, call.document.len());
+        let body = Body::from(call.document.clone());
+        let request = own_request(&server, &User::server(), request, body).map_err(unreachable)?;
         let relay = self.aggregation.relay().ok_or_else(none)?;
         let answer = relay.relay(server, request).await;
         let (head, body) = answer.map_err(|error| unreachable(error.to_string()))?.into_parts();

@@ -1,6 +1,7 @@
 //! The groups and versions that other servers answer, as the stored APIServices say.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 
 use orch_raft::object::SharedObject;
@@ -8,6 +9,7 @@ use orch_raft::{Change, State};
 use orch_rules::kinds::api_service::available;
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::follow::Derived;
 use crate::registry::Priority;
@@ -75,6 +77,25 @@ impl Remote {
     pub(crate) fn path(&self) -> String {
         format!("/apis/{}/{}", self.group, self.version)
     }
+
+    /// Path of the objects of `resource` in `namespace`; where that is empty, of all of them.
+    pub(crate) fn collection(&self, namespace: &str, resource: &str) -> String {
+        let (path, resource) = (self.path(), segment(resource));
+        match namespace {
+            "" => format!("{path}/{resource}"),
+            namespace => format!("{path}/namespaces/{}/{resource}", segment(namespace)),
+        }
+    }
+
+    /// Path of an object of `resource`; `namespace` is empty for cluster scope.
+    pub(crate) fn object(&self, namespace: &str, resource: &str, name: &str) -> String {
+        format!("{}/{}", self.collection(namespace, resource), segment(name))
+    }
+}
+
+/// `text` as one segment of a path.
+pub(crate) fn segment(text: &str) -> impl fmt::Display + '_ {
+    utf8_percent_encode(text, NON_ALPHANUMERIC)
 }
 
 /// All of them. Clients choose the names: keyed hashes.

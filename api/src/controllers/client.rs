@@ -42,7 +42,8 @@ pub(super) enum Propagation {
 }
 
 impl Propagation {
-    fn as_str(self) -> &'static str {
+    /// The value of `propagationPolicy`.
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Propagation::Background => "Background",
             Propagation::Foreground => "Foreground",

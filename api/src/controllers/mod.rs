@@ -93,6 +93,7 @@ use self::protection::Protected;
 pub use self::provision::provide_namespaces;
 pub use self::selection::Selection;
 pub use self::trust::Announcement;
+use crate::definitions::settled;
 use crate::error::ApiError;
 use crate::pipeline::Pipeline;
 use crate::signing::CertificateSigner;
@@ -218,8 +219,8 @@ async fn deposed<S: Store>(store: &S) {
 pub(crate) async fn establish<S: Store>(pipeline: Arc<Pipeline<S>>, name: &str) -> bool {
     let client = Client::new(pipeline, "customresourcedefinition-controller");
     let looking = keep("definitions", &client, || definitions::run(&client));
-    let settled = definitions::settled(client.store(), name);
-    match select(Box::pin(looking), Box::pin(settled)).await {
+    let settling = settled(client.store(), name);
+    match select(Box::pin(looking), Box::pin(settling)).await {
         Either::Left((never, _)) => match never {},
         Either::Right((is_established, _)) => is_established,
     }

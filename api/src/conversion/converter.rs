@@ -9,6 +9,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, Either, Ready, ready};
 use orch_raft::WrittenAs;
 use orch_schema::value::Value;
+use orch_spans::ActiveSpan;
 use smallvec::SmallVec;
 
 use super::kept::Kept;
@@ -16,11 +17,11 @@ use super::kept::Kept;
 /// Converts objects of one kind between its versions.
 pub trait Converter: fmt::Debug + Send + Sync {
     /// The objects of `batch` in the form `to`, as many and in the same order. None of them is of the version of `to`
-    /// already.
+    /// already. Each question to another server is a part of `trace`; `None`: no request whose trace is recorded asks, or several do.
     ///
     /// # Errors
     /// [`Failure`] where one of them cannot be converted: then none is.
-    fn convert(&self, batch: Batch, to: &Arc<WrittenAs>) -> Converting;
+    fn convert(&self, batch: Batch, to: &Arc<WrittenAs>, trace: Option<&ActiveSpan>) -> Converting;
 
     /// Whether it asks another server, so that it is worth being asked about many objects at once.
     fn asks_others(&self) -> bool;

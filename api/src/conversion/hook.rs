@@ -23,13 +23,14 @@ use orch_raft::WrittenAs;
 use orch_rules::validate::tree::unset;
 use orch_schema::excerpt::fitting;
 use orch_schema::value::Value;
+use orch_spans::{ActiveSpan, SpanKind, TraceContext};
 
 use super::kept::Kept;
 use super::measures::{Breach, Measures};
 use super::restored::{Expected, Fault, restored};
 use super::review::{Reviews, Sent, Unanswered, named};
 use super::{Batch, Converted, Converter, Converting, Failure, Piece, converted};
-use crate::ambient::{Ambient, uuid_text};
+use crate::ambient::{Ambient, Timestamp, uuid_text};
 
 /// Time limit for one batch with all its halves; the reference allows as much for its single call.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,8 +43,14 @@ const TOLD_BYTES_MAX: usize = 4096;
 
 /// Posts documents to one server.
 pub(crate) trait Post: fmt::Debug + Send + Sync {
-    /// Posts `document` and gives the whole answer of status 200, within `timeout`.
-    fn post(&self, document: Bytes, timeout: Duration) -> BoxFuture<'static, Result<Bytes, Unposted>>;
+    /// Posts `document` and gives the whole answer of status 200, within `timeout`. The server is told that the call is the span
+    /// `trace`.
+    fn post(
+        &self,
+        document: Bytes,
+        timeout: Duration,
+        trace: Option<TraceContext>,
+    ) -> BoxFuture<'static, Result<Bytes, Unposted>>;
 }
 
 /// The reason why there is no answer.
@@ -127,7 +134,7 @@ impl Hook {
 }
 
 impl Converter for Hook {
-    fn convert(&self, batch: Batch, to: &Arc<WrittenAs>) -> Converting {
+    fn convert(&self, batch: Batch, to: &Arc<WrittenAs>, trace: Option<&ActiveSpan>) -> Converting {
         if let Err(refused) = self.0.check_versions(&batch, to) {
             return converted(Err(refused));
         }
@@ -139,7 +146,7 @@ impl Converter for Hook {
         };
         let question = self.0.question(way, &batch, to);
         drop(batch);
-        Either::Right(self.0.clone().ask(question).boxed())
+        Either::Right(self.0.clone().ask(question, trace.copied()).boxed())
     }
 
     fn asks_others(&self) -> bool {
@@ -185,14 +192,18 @@ impl Asker {
     }
 
     /// Asks `question`, or, where the answer would be too large, the halves of it, which have the time that is left.
-    async fn ask(self: Arc<Self>, question: Question) -> Result<Converted, Failure> {
+    async fn ask(
+        self: Arc<Self>,
+        question: Question,
+        trace: Option<ActiveSpan>,
+    ) -> Result<Converted, Failure> {
         let mut answered = Converted::new();
         let began = self.elapsed();
         let mut left = TIMEOUT;
         // A stack of halves, the next one on top: it grows with the logarithm of the objects.
         let mut due = vec![question];
         while let Some(question) = due.pop() {
-            match self.ask_once(&question, left, answered.len()).await {
+            match self.ask_once(&question, left, answered.len(), trace.as_ref()).await {
                 Ok(objects) => answered.extend(objects),
                 Err(None) => due.extend(self.halves(&question)?.into_iter().rev()),
                 Err(Some(failure)) => return Err(failure),
@@ -214,21 +225,46 @@ impl Asker {
         question: &Question,
         left: Duration,
         before: usize,
+        trace: Option<&ActiveSpan>,
     ) -> Result<Converted, Option<Failure>> {
         let Ok(Way { reviews, post, parts }) = &self.way else { return Ok(Converted::new()) };
         let from = &question.forms[0];
-        let began = parts.ambient.now();
-        let posted = post.post(question.document.clone(), left).await;
+        let (began, span) = (parts.ambient.now(), trace.map(ActiveSpan::child));
+        let posted = post.post(question.document.clone(), left, span.as_ref().map(ActiveSpan::context)).await;
         let result = match posted {
-            Err(unposted) if unposted.is_too_large && question.forms.len() > 1 => return Err(None),
+            Err(unposted) if unposted.is_too_large && question.forms.len() > 1 => {
+                self.note_span(span, question, (began, parts.ambient.now()), Some("the answer is too large"));
+                return Err(None);
+            }
             Err(unposted) => Err(self.failed(from, Breach::Call, &unposted.reason)),
             Ok(answer) => self.judged(reviews, question, &answer, before),
         };
-        let took = Duration::from_micros(parts.ambient.now().0.saturating_sub(began.0));
+        let now = parts.ambient.now();
+        let took = Duration::from_micros(now.0.saturating_sub(began.0));
         let breach = result.as_ref().err().map(|(breach, _)| *breach);
+        self.note_span(span, question, (began, now), breach.map(Breach::name));
         let versions = (&*from.version, &*question.to.version);
         parts.measures.note(&self.of.definition, versions, breach, took);
         result.map_err(|(_, failure)| Some(failure))
+    }
+
+    /// Records the span of a question from `began` to `now`, with the reason of its failure.
+    fn note_span(
+        &self,
+        span: Option<ActiveSpan>,
+        question: &Question,
+        (began, now): (Timestamp, Timestamp),
+        failure: Option<&'static str>,
+    ) {
+        let Some(span) = span else { return };
+        let ended = span
+            .ended(SpanKind::Client, "conversion webhook", (began.0, now.0))
+            .with_text("target", self.of.definition.clone())
+            .with_number("objects", question.forms.len());
+        match failure {
+            Some(reason) => ended.with_failure(reason).record(),
+            None => ended.record(),
+        }
     }
 
     /// The clock of waits; zero where there is no server.

@@ -29,7 +29,8 @@ pub(super) enum Breach {
 }
 
 impl Breach {
-    fn name(self) -> &'static str {
+    /// The name of the failure in metrics and spans.
+    pub(super) fn name(self) -> &'static str {
         match self {
             Breach::Call => "conversion_webhook_call_failure",
             Breach::Malformed => "conversion_webhook_malformed_response_failure",

@@ -9,6 +9,7 @@ use orch_raft::{Revision, WrittenAs};
 use orch_rules::kinds::defined::table_columns;
 use orch_schema::ResourceType;
 use orch_schema::value::Value;
+use orch_spans::ActiveSpan;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -69,7 +70,7 @@ impl Renaming {
 }
 
 impl Converter for Renaming {
-    fn convert(&self, batch: Batch, to: &Arc<WrittenAs>) -> Converting {
+    fn convert(&self, batch: Batch, to: &Arc<WrittenAs>, _: Option<&ActiveSpan>) -> Converting {
         self.asked.lock().push(batch.len());
         let (fails, to) = (self.fails.clone(), to.clone());
         let result = move || match fails.lock().clone() {

@@ -13,6 +13,7 @@ use orch_proto::Brand;
 use orch_raft::WrittenAs;
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
+use orch_spans::{ActiveSpan, TraceContext};
 
 use crate::ambient::Ambient;
 use crate::conversion::{
@@ -85,10 +86,14 @@ struct Server {
 }
 
 impl Post for Server {
-    fn post(&self, document: Bytes, timeout: Duration) -> BoxFuture<'static, Result<Bytes, Unposted>> {
-        // A conversion may serve several requests, so that the call has no trace of any of them.
+    fn post(
+        &self,
+        document: Bytes,
+        timeout: Duration,
+        trace: Option<TraceContext>,
+    ) -> BoxFuture<'static, Result<Bytes, Unposted>> {
         let answer_bytes_max = ANSWER_BYTES_MAX;
-        let bounds = Bounds { timeout, answer_bytes_max, states_timeout: true, trace: None };
+        let bounds = Bounds { timeout, answer_bytes_max, states_timeout: true, trace };
         let posted = self.webhooks.post(&self.config, document, bounds);
         let posted = posted.map(|answer| answer.map_err(|error| unposted(&error)));
         posted.boxed()
@@ -104,7 +109,7 @@ fn unposted(error: &CallError) -> Unposted {
 struct Unchanged;
 
 impl Converter for Unchanged {
-    fn convert(&self, batch: Batch, _to: &Arc<WrittenAs>) -> Converting {
+    fn convert(&self, batch: Batch, _: &Arc<WrittenAs>, _: Option<&ActiveSpan>) -> Converting {
         converted(Ok(batch.into_iter().map(|piece| piece.object).collect::<Converted>()))
     }
 

@@ -8,6 +8,7 @@
 //!
 //! A loop on every node catches up after changes. Those who cannot wait for it do so themselves: the request that changed a
 //! definition before it is answered, and a request whose path the registry does not know, or whose definition was written again.
+//! A request that created a definition is answered when it is in force, or will not be ([`settling`]).
 //!
 //! It writes nothing, and decides on no condition: `controllers::definitions` does.
 //!
@@ -19,13 +20,14 @@ mod converter;
 mod declared;
 mod outline;
 pub(crate) mod record;
+mod settling;
 mod tables;
 #[cfg(test)]
 mod tests;
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -41,10 +43,13 @@ use tokio::sync::OwnedMutexGuard;
 use self::converter::Servers;
 use self::declared::{Declared, Settled};
 use self::outline::Outline;
+use self::settling::{SETTLE_MAX, named_settles, written_settles};
 use crate::ambient::Ambient;
 use crate::follow::{Applied, Builder, Follower, any_changed};
 use crate::registry::{Handle, Registry, storage_of};
 use crate::webhook::Webhooks;
+
+pub(crate) use self::settling::settled;
 
 /// Storage resource of the definitions.
 pub const DEFINITIONS: &str = "customresourcedefinitions.apiextensions";
@@ -78,6 +83,8 @@ struct Shared {
     refreshing: tokio::sync::Mutex<(u64, bool)>,
     /// Number of the last refresh that began.
     begun: Mutex<u64>,
+    /// The loops of this node run, and on the leader that which brings definitions into force.
+    is_followed: AtomicBool,
     builder: Builder,
     /// The servers of conversion webhooks, as soon as this node calls any.
     servers: OnceLock<Servers>,
@@ -117,6 +124,7 @@ impl Definitions {
             trusted: AtomicU64::new(0),
             refreshing: tokio::sync::Mutex::default(),
             begun: Mutex::default(),
+            is_followed: AtomicBool::new(false),
             builder,
             servers: OnceLock::new(),
         }))
@@ -214,8 +222,36 @@ impl Definitions {
         is_newest
     }
 
+    /// Waits until the definition that was written as `object` is in force, or is known not to come into force, for [`SETTLE_MAX`] and
+    /// half of `left` at most; `None`: the request has no end of its own.
+    pub(crate) async fn settle_written<S: Store>(
+        &self,
+        store: &S,
+        object: &SharedObject,
+        left: Option<Duration>,
+    ) {
+        if let Some(time) = self.settling_time(left) {
+            written_settles(store, object, time).await;
+        }
+    }
+
+    /// The same of the definition called `name`, if there is one.
+    pub(crate) async fn settle_named<S: Store>(&self, store: &S, name: &str, left: Option<Duration>) {
+        if let Some(time) = self.settling_time(left) {
+            named_settles(store, name, time).await;
+        }
+    }
+
+    /// `None`: nothing waits, because no loops run here. It is so in trials, and in tests of the pipeline alone.
+    fn settling_time(&self, left: Option<Duration>) -> Option<Duration> {
+        let is_followed = self.0.is_followed.load(Ordering::Relaxed);
+        // The answer has to go out in the other half.
+        is_followed.then(|| left.map_or(SETTLE_MAX, |left| SETTLE_MAX.min(left / 2)))
+    }
+
     /// Keeps what is served equal to the definitions.
     pub async fn follow<S: Store>(&self, store: &S, served: &Handle) -> Infallible {
+        self.0.is_followed.store(true, Ordering::Relaxed);
         let mut changed = sources().map(|source| store.subscribe(&source));
         loop {
             self.catch_up(store, served).await;

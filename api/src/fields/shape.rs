@@ -99,7 +99,7 @@ impl<'s> Slot<'s> {
         match field.wire {
             Wire::OrBool(_) | Wire::OrList(_) | Wire::OrStrings(_) => Slot::UNTYPED,
             Wire::Plain | Wire::Wrapped => {
-                let is_document = field.untyped_name.as_deref() == Some(DOCUMENT);
+                let is_document = field.untyped_name() == Some(DOCUMENT);
                 Slot { ty: field.value.plain(), atomic: field.atomic.or(is_document.then_some(true)) }
             }
         }
@@ -219,7 +219,7 @@ pub(super) fn is_same_item(schema: &Schema, shape: Shape<'_>, a: &Value, b: &Val
         return false;
     };
     let default = |name: &str| match item.plain() {
-        ValueType::Object(id) => schema.get(*id).field(name)?.default.as_ref(),
+        ValueType::Object(id) => schema.get(*id).field(name)?.default.as_deref(),
         _ => None,
     };
     let mut any = false;
@@ -250,7 +250,7 @@ fn keyed_element(
         }
     };
     let default = |name: &str| match ty.plain() {
-        ValueType::Object(id) => schema.get(*id).field(name)?.default.as_ref(),
+        ValueType::Object(id) => schema.get(*id).field(name)?.default.as_deref(),
         _ => None,
     };
     let found = |name: &str| map.get(name).or_else(|| default(name));

@@ -99,7 +99,7 @@ fn staged(
         return None;
     }
     let batch = [Piece { written_as: from.clone(), object: value.clone() }].into_iter().collect();
-    match converter.convert(batch, to) {
+    match converter.convert(batch, to, None) {
         Either::Left(known) => known.into_inner().ok()?.into_iter().next(),
         Either::Right(_) => None,
     }

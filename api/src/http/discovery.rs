@@ -3,10 +3,13 @@
 //! Owns the choice between plain and aggregated documents by `Accept`. `crate::registry::discovery` makes them.
 
 use axum::body::Body;
+use bytes::Bytes;
 use http::{Method, Response, header};
 use orch_proto::Brand;
 
+use super::gzip::COMPRESS_FROM_BYTES;
 use super::headers::{accept, header_text};
+use super::openapi::takes_gzip;
 use super::respond;
 use super::stages::Arrived;
 use crate::aggregation::Merged;
@@ -107,18 +110,37 @@ fn answer_plain(
 /// An aggregated discovery document, or 304 if the client has it.
 fn answer_aggregated(found: &Aggregated, encoding: Encoding, arrived: &Arrived) -> Response<Body> {
     let registry = &arrived.served().registry;
-    let mut response = if respond::is_known(&arrived.headers, &found.etag) {
-        respond::not_modified()
-    } else {
-        let pretty = wants_pretty(&arrived.query, header_text(&arrived.headers, &header::USER_AGENT));
-        let representation = Representation { encoding, pretty, ..JSON };
-        let media_type = representation.media_type(registry.brand);
-        let document = whole_document(LIST_MESSAGE, &found.value, representation, &registry.schema);
-        let mut response = respond::bytes(200, media_type, document);
-        let content_type = format!("{media_type}{}", found.parameters);
-        respond::put(response.headers_mut(), header::CONTENT_TYPE, &content_type);
-        response
+    if respond::is_known(&arrived.headers, &found.etag) {
+        let mut response = respond::not_modified();
+        respond::set_etag(&mut response, &found.etag);
+        return response;
+    }
+    let pretty = wants_pretty(&arrived.query, header_text(&arrived.headers, &header::USER_AGENT));
+    let representation = Representation { encoding, pretty, ..JSON };
+    let media_type = representation.media_type(registry.brand);
+    let length: usize = found.frames().iter().map(Bytes::len).sum();
+    let is_plain = encoding == Encoding::Json && !pretty;
+    let is_compressed = is_plain && length >= COMPRESS_FROM_BYTES && takes_gzip(&arrived.headers);
+    let mut response = match (is_plain, is_compressed) {
+        (true, true) => pieces(media_type, found.compressed()),
+        (true, false) => pieces(media_type, found.frames()),
+        (false, _) => {
+            let document = whole_document(LIST_MESSAGE, &found.value(), representation, &registry.schema);
+            respond::bytes(200, media_type, document)
+        }
     };
+    let content_type = format!("{media_type}{}", found.parameters);
+    respond::put(response.headers_mut(), header::CONTENT_TYPE, &content_type);
     respond::set_etag(&mut response, &found.etag);
+    if is_compressed {
+        respond::put(response.headers_mut(), header::CONTENT_ENCODING, "gzip");
+        respond::put(response.headers_mut(), header::VARY, "Accept, Accept-Encoding");
+    }
     response
+}
+
+/// A response with a document in pieces, which are shared.
+fn pieces(media_type: &'static str, pieces: &[Bytes]) -> Response<Body> {
+    let length = pieces.iter().map(Bytes::len).sum();
+    respond::frames(200, media_type, length, pieces.to_vec().into_iter())
 }

@@ -13,8 +13,8 @@ use tower_http::compression::{CompressionBody, CompressionLayer};
 
 use super::WatchResponse;
 
-/// Shortest compressed response: the reference's threshold.
-const COMPRESS_FROM_BYTES: u64 = 128 * 1024;
+/// Shortest compressed response, in bytes: the reference's threshold.
+pub(super) const COMPRESS_FROM_BYTES: usize = 128 * 1024;
 
 /// Compression level: fast, because the server's time is dearer than the network's bytes.
 const LEVEL: i32 = 1;
@@ -41,5 +41,5 @@ fn is_large(_: StatusCode, _: Version, headers: &HeaderMap, extensions: &Extensi
         return false;
     }
     let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
-    length.and_then(|text| text.parse::<u64>().ok()).is_some_and(|length| length >= COMPRESS_FROM_BYTES)
+    length.and_then(|text| text.parse::<usize>().ok()).is_some_and(|length| length >= COMPRESS_FROM_BYTES)
 }

@@ -57,6 +57,8 @@ const PERMIT_BYTES: usize = 1 << 10;
 /// An account of one node.
 pub(super) struct Ledger {
     node: Arc<Semaphore>,
+    /// Permits of `node` while nothing is held.
+    node_permits: usize,
     /// Bytes for each user.
     user_bytes: usize,
     users: Rooms,
@@ -146,14 +148,20 @@ impl Ledger {
 
     /// An account of `bytes`, of which a user has one part of `user_parts`.
     fn with_room(bytes: usize, user_parts: usize) -> Self {
-        let node = Arc::new(Semaphore::new((bytes / PERMIT_BYTES).min(Semaphore::MAX_PERMITS)));
+        let node_permits = (bytes / PERMIT_BYTES).min(Semaphore::MAX_PERMITS);
         Ledger {
-            node,
+            node: Arc::new(Semaphore::new(node_permits)),
+            node_permits,
             user_bytes: bytes / user_parts,
             users: Rooms::default(),
             shares: Rooms::default(),
             levels: Rooms::default(),
         }
+    }
+
+    /// Bytes that are held now.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.node_permits.saturating_sub(self.node.available_permits()) * PERMIT_BYTES
     }
 
     /// Reserves room for a watch of `user` that keeps `bytes` of its request.

@@ -2,9 +2,11 @@
 //!
 //! Owns the translation of a request into labels. It changes no response.
 
+use std::fmt::Write;
+
 use axum::body::{Body, HttpBody};
 use http::{Method, Response};
-use orch_raft::Store;
+use orch_raft::{State, Store};
 
 use super::headers::header_text;
 use super::relay::Unreachable;
@@ -18,6 +20,9 @@ use crate::request::Verb;
 
 /// The path of the metrics.
 const METRICS_PATH: &str = "/metrics";
+
+/// The series of the memory of a node by part.
+const MEMORY: &str = "orch_memory_bytes";
 
 /// The path of the results of health checks.
 const SLIS_PATH: &str = "/metrics/slis";
@@ -112,7 +117,24 @@ impl<S: Store> Api<S> {
         let loops = &self.pipeline.loops;
         loops.write(&mut text, self.pipeline.store.elapsed(), |name, kind| exposition.head(name, kind));
         self.flow.write_usage(&mut text, |name| exposition.head(name, "histogram"));
+        self.write_memory(&mut text, &state, &**exposition);
         Some(Ok(respond::bytes(200, TEXT_FORMAT, text.into())))
+    }
+
+    /// Appends the bytes that this node holds, by part: what counts against a bound. What else is in the process is the rest of
+    /// `process_resident_memory_bytes`.
+    fn write_memory(&self, text: &mut String, state: &State, exposition: &dyn Exposition) {
+        text.push_str(&exposition.head(MEMORY, "gauge"));
+        let parts = [
+            ("history", state.history_bytes() as u64),
+            ("requests", self.ledger.held_bytes() as u64),
+            ("state", state.usage().bytes()),
+            ("watches", self.watch_ledger.held_bytes() as u64),
+        ];
+        for (part, bytes) in parts {
+            // A string takes every write.
+            let _ = writeln!(text, "{MEMORY}{{part=\"{part}\"}} {bytes}");
+        }
     }
 
     /// The results of health checks. A DELETE forgets them, as in the reference.

@@ -206,7 +206,8 @@ fn form(path: &str, accept: Option<&str>) -> Option<Form> {
     })
 }
 
-fn takes_gzip(asked: &HeaderMap) -> bool {
+/// Whether the client of a request with these headers takes gzip.
+pub(super) fn takes_gzip(asked: &HeaderMap) -> bool {
     let texts = asked.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     texts.flat_map(clauses).any(|clause| clause.media_type == "gzip" && clause.quality > 0)
 }

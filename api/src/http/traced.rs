@@ -11,7 +11,7 @@ use http::Response;
 use http::header::HeaderName;
 use orch_bounded::WarningLimit;
 use orch_raft::Store;
-use orch_spans::{Kind, Parent, Trace, TraceContext};
+use orch_spans::{ActiveSpan, Parent, SpanKind, TraceContext};
 
 use super::Api;
 use super::headers::header_text;
@@ -37,7 +37,7 @@ pub(super) fn begin_trace(arrived: &Arrived, user: &User) {
         return;
     }
     let parent = parent_of(header_text(&arrived.headers, &TRACEPARENT), user);
-    if let Some(trace) = Trace::begin(parent) {
+    if let Some(trace) = ActiveSpan::begin(parent) {
         arrived.exchange.set_trace(trace);
     }
 }
@@ -60,7 +60,7 @@ impl<S: Store> Api<S> {
         let code = response.status().as_u16();
         if let Some(trace) = exchange.trace() {
             let name = measured.map_or_else(|| Measured::of_path(&arrived.method).title(), Measured::title);
-            let span = trace.ended(Kind::Server, name, (exchange.received().0, now.0));
+            let span = trace.ended(SpanKind::Server, name, (exchange.received().0, now.0));
             let span = span
                 .with_text("http.request.method", arrived.method.to_string())
                 .with_text("url.path", arrived.path.clone())

@@ -88,6 +88,17 @@ pub enum Way {
     Scan,
 }
 
+impl Way {
+    /// Its name in metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Way::Path => "path",
+            Way::Index => "index",
+            Way::Scan => "scan",
+        }
+    }
+}
+
 impl Default for Indexes {
     fn default() -> Self {
         Indexes {

@@ -1,27 +1,38 @@
 //! A histogram of this API: counts by bucket, and their text.
 //!
-//! Owns the numbers of one series and the form of their lines. Adding takes no lock. Numbers of several series are added up as
-//! [`Snapshot`]s, where a metric has fewer labels than another one that is made of the same observations.
+//! Owns the numbers of one series and the form of their lines. Adding takes no lock. A series has room for the buckets of its lowest bounds,
+//! and gets that of all others with the first observation there: of thousands of series most have seen short requests alone. Numbers of
+//! several series are added up as [`Snapshot`]s, where a metric has fewer labels than another one that is made of the same observations.
 
 use std::fmt::Write;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Observations by bucket.
+/// Bounds whose counts every series has room for: of requests those up to 100 ms, of responses those up to a megabyte.
+const LOW: usize = 4;
+
+/// Observations by bucket. Its bounds are handed in, since thousands of series have the same.
 #[derive(Debug)]
 pub(crate) struct Histogram<const N: usize> {
-    bounds: &'static [f64; N],
-    /// Of each bound; those above it are in none.
-    buckets: [AtomicU64; N],
-    count: AtomicU64,
+    buckets: Buckets<N>,
     /// The bits of an `f64`.
     sum: AtomicU64,
+}
+
+/// A count for each of `N` bounds, and one for what is above all of them.
+#[derive(Debug)]
+struct Buckets<const N: usize> {
+    low: [AtomicU64; LOW],
+    /// Those of the bounds from [`LOW`] on, and the one above them. `None` before the first observation there.
+    high: OnceLock<Box<[AtomicU64]>>,
 }
 
 /// Observations of a histogram that count as smaller in another metric: what is taken from the buckets of the one and added to
 /// those of the other.
 #[derive(Debug)]
 pub(super) struct Shift<const N: usize> {
-    buckets: [AtomicI64; N],
+    /// Differences, negative ones as two's complements.
+    buckets: Buckets<N>,
     /// Microseconds by which all of them are smaller.
     micros: AtomicU64,
 }
@@ -29,24 +40,63 @@ pub(super) struct Shift<const N: usize> {
 /// The numbers of a histogram at one time.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot<const N: usize> {
-    bounds: &'static [f64; N],
     buckets: [u64; N],
-    count: u64,
+    above: u64,
     sum: f64,
 }
 
-impl<const N: usize> Histogram<N> {
-    pub(crate) fn new(bounds: &'static [f64; N]) -> Self {
-        let buckets = std::array::from_fn(|_| AtomicU64::default());
-        let (count, sum) = (AtomicU64::default(), AtomicU64::new(0.0_f64.to_bits()));
-        Histogram { bounds, buckets, count, sum }
+/// The form of the lines of a histogram, for many series of it.
+pub(super) struct Lines<'n> {
+    name: &'n str,
+    /// The texts of the bounds that are shown, with `+Inf` behind them.
+    bounds: Vec<String>,
+    /// Bounds before them, which are not shown.
+    left_out: usize,
+}
+
+impl<const N: usize> Default for Buckets<N> {
+    fn default() -> Self {
+        Buckets { low: Default::default(), high: OnceLock::new() }
+    }
+}
+
+impl<const N: usize> Buckets<N> {
+    /// Adds `by` to the count of the bound at `at`; `N` is above all bounds. A sum that is too large begins anew.
+    fn add(&self, at: usize, by: u64) {
+        let bucket = if at < LOW.min(N) {
+            &self.low[at]
+        } else {
+            let high = self.high.get_or_init(|| (LOW.min(N)..=N).map(|_| AtomicU64::default()).collect());
+            &high[at - LOW.min(N)]
+        };
+        bucket.fetch_add(by, Ordering::Relaxed);
     }
 
-    pub(crate) fn observe(&self, value: f64) {
-        if let Some(bucket) = self.buckets.get(bucket_of(self.bounds, value)) {
-            bucket.fetch_add(1, Ordering::Relaxed);
+    /// The count of each bound, and that above all of them.
+    fn load(&self) -> ([u64; N], u64) {
+        let mut counts = [0; N];
+        let high = self.high.get().map_or(&[][..], |high| high);
+        for (count, bucket) in counts.iter_mut().zip(self.low.iter().take(N).chain(high)) {
+            *count = bucket.load(Ordering::Relaxed);
         }
-        self.count.fetch_add(1, Ordering::Relaxed);
+        (counts, high.last().map_or(0, |above| above.load(Ordering::Relaxed)))
+    }
+
+    #[cfg(test)]
+    fn heap_bytes(&self) -> usize {
+        self.high.get().map_or(0, |high| super::held::block(size_of_val(&**high)))
+    }
+}
+
+impl<const N: usize> Default for Histogram<N> {
+    fn default() -> Self {
+        Histogram { buckets: Buckets::default(), sum: AtomicU64::new(0.0_f64.to_bits()) }
+    }
+}
+
+impl<const N: usize> Histogram<N> {
+    pub(crate) fn observe(&self, bounds: &[f64; N], value: f64) {
+        self.buckets.add(bucket_of(bounds, value), 1);
         let add = |sum| Some((f64::from_bits(sum) + value).to_bits());
         // It always gives a sum.
         let _ = self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
@@ -54,80 +104,98 @@ impl<const N: usize> Histogram<N> {
 
     /// Observations that come meanwhile are in the next snapshot.
     pub(super) fn snapshot(&self) -> Snapshot<N> {
-        let buckets = self.buckets.each_ref().map(|bucket| bucket.load(Ordering::Relaxed));
-        let count = self.count.load(Ordering::Relaxed).max(buckets.iter().sum());
-        Snapshot {
-            bounds: self.bounds,
-            buckets,
-            count,
-            sum: f64::from_bits(self.sum.load(Ordering::Relaxed)),
-        }
+        let (buckets, above) = self.buckets.load();
+        Snapshot { buckets, above, sum: f64::from_bits(self.sum.load(Ordering::Relaxed)) }
     }
 
-    /// Appends the text of the series, if it has observations. `labels`: without braces; may be empty.
-    pub(crate) fn write(&self, text: &mut String, name: &str, labels: &str) {
-        self.snapshot().write(text, name, labels, 0);
+    /// Bytes of its blocks.
+    #[cfg(test)]
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.buckets.heap_bytes()
     }
 }
 
 impl<const N: usize> Default for Shift<N> {
     fn default() -> Self {
-        Shift { buckets: std::array::from_fn(|_| AtomicI64::default()), micros: AtomicU64::default() }
+        Shift { buckets: Buckets::default(), micros: AtomicU64::default() }
     }
 }
 
 impl<const N: usize> Shift<N> {
     /// Counts an observation of `from` seconds as one that is smaller by `micros` microseconds.
     pub(super) fn lower(&self, bounds: &[f64; N], from: f64, micros: u64) {
-        for (value, by) in [(from, -1), (from - seconds(micros), 1)] {
-            if let Some(bucket) = self.buckets.get(bucket_of(bounds, value)) {
-                bucket.fetch_add(by, Ordering::Relaxed);
-            }
+        let (before, after) = (bucket_of(bounds, from), bucket_of(bounds, from - seconds(micros)));
+        if before != after {
+            self.buckets.add(before, 1_u64.wrapping_neg());
+            self.buckets.add(after, 1);
         }
         self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    /// Bytes of its blocks.
+    #[cfg(test)]
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.buckets.heap_bytes()
     }
 }
 
 impl<const N: usize> Snapshot<N> {
+    /// The number of all observations.
+    fn count(&self) -> u64 {
+        self.buckets.iter().sum::<u64>() + self.above
+    }
+
     /// Adds the numbers of another series.
     pub(super) fn add(&mut self, other: &Snapshot<N>) {
         for (bucket, more) in self.buckets.iter_mut().zip(other.buckets) {
             *bucket += more;
         }
-        (self.count, self.sum) = (self.count + other.count, self.sum + other.sum);
+        (self.above, self.sum) = (self.above + other.above, self.sum + other.sum);
     }
 
     /// The same observations, of which some count as smaller.
     pub(super) fn shifted(mut self, shift: &Shift<N>) -> Self {
-        for (bucket, by) in self.buckets.iter_mut().zip(&shift.buckets) {
-            // An observation that comes meanwhile may be in one of the two only.
-            *bucket = bucket.saturating_add_signed(by.load(Ordering::Relaxed));
+        let (buckets, above) = shift.buckets.load();
+        // An observation that comes meanwhile may be in one of the two only.
+        for (bucket, by) in self.buckets.iter_mut().zip(buckets) {
+            *bucket = bucket.saturating_add_signed(by.cast_signed());
         }
-        self.count = self.count.max(self.buckets.iter().sum());
+        self.above = self.above.saturating_add_signed(above.cast_signed());
         self.sum = (self.sum - seconds(shift.micros.load(Ordering::Relaxed))).max(0.0);
         self
     }
+}
 
-    /// Appends the text of the series, if it has observations, without the first `left_out` bounds.
-    pub(super) fn write(&self, text: &mut String, name: &str, labels: &str, left_out: usize) {
-        let Snapshot { bounds, buckets, count, sum } = self;
-        if *count == 0 {
+impl<'n> Lines<'n> {
+    /// The lines of the histogram `name`, without the first `left_out` of `bounds`.
+    pub(super) fn new(name: &'n str, bounds: &[f64], left_out: usize) -> Self {
+        let bounds = bounds.iter().skip(left_out).map(|bound| bound_text(*bound)).chain(["+Inf".to_owned()]);
+        Lines { name, bounds: bounds.collect(), left_out }
+    }
+
+    /// Appends the lines of a series, if it has observations. `labels`: without braces; may be empty.
+    pub(super) fn write<const N: usize>(&self, text: &mut String, labels: &str, numbers: &Snapshot<N>) {
+        let (Snapshot { buckets, sum, .. }, count) = (numbers, numbers.count());
+        if count == 0 {
             return;
         }
-        let (separator, all) = match labels {
-            "" => ("", String::new()),
-            labels => (",", format!("{{{labels}}}")),
-        };
-        let mut total = 0;
-        for (at, (bound, bucket)) in bounds.iter().zip(buckets).enumerate() {
+        let (name, separator) = (self.name, if labels.is_empty() { "" } else { "," });
+        let begin = format!("{name}_bucket{{{labels}{separator}le=\"");
+        let (hidden, shown) = buckets.split_at(self.left_out.min(N));
+        let mut total: u64 = hidden.iter().sum();
+        let totals = shown.iter().map(|bucket| {
             total += bucket;
-            if at >= left_out {
-                let bound = bound_text(*bound);
-                // A string takes every write.
-                let _ = writeln!(text, "{name}_bucket{{{labels}{separator}le=\"{bound}\"}} {total}");
-            }
+            total
+        });
+        // Thousands of series have a hundred thousand of these lines: their parts are copied, not formatted.
+        for (bound, total) in self.bounds.iter().zip(totals.chain([count])) {
+            text.push_str(&begin);
+            text.push_str(bound);
+            text.push_str("\"} ");
+            // A string takes every write.
+            let _ = writeln!(text, "{total}");
         }
-        let _ = writeln!(text, "{name}_bucket{{{labels}{separator}le=\"+Inf\"}} {count}");
+        let all = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
         let _ = writeln!(text, "{name}_sum{all} {sum}\n{name}_count{all} {count}");
     }
 }
@@ -167,24 +235,40 @@ mod tests {
 
     fn text(snapshot: &Snapshot<3>, labels: &str, left_out: usize) -> String {
         let mut text = String::new();
-        snapshot.write(&mut text, "x", labels, left_out);
+        Lines::new("x", &BOUNDS, left_out).write(&mut text, labels, snapshot);
         text
     }
 
     #[test]
     fn observations_that_are_lowered_move_to_their_buckets() {
-        let (histogram, shift) = (Histogram::new(&BOUNDS), Shift::default());
+        let (histogram, shift) = (Histogram::default(), Shift::default());
         for value in [0.05, 5.0, 50.0] {
-            histogram.observe(value);
+            histogram.observe(&BOUNDS, value);
         }
         shift.lower(&BOUNDS, 5.0, 4_500_000);
         shift.lower(&BOUNDS, 50.0, 45_000_000);
         let lowered = histogram.snapshot().shifted(&shift);
-        assert_eq!((lowered.buckets, lowered.count), ([1, 1, 1], 3));
+        assert_eq!((lowered.buckets, lowered.count()), ([1, 1, 1], 3));
         assert!((lowered.sum - 5.55).abs() < 1e-9, "{lowered:?}");
         let expected =
             "x_bucket{a=\"b\",le=\"1\"} 2\nx_bucket{a=\"b\",le=\"10\"} 3\nx_bucket{a=\"b\",le=\"+Inf\"} 3\n";
         assert!(text(&lowered, "a=\"b\"", 1).starts_with(expected), "{}", text(&lowered, "a=\"b\"", 1));
+    }
+
+    #[test]
+    fn room_for_high_bounds_is_made_once_one_of_them_is_observed() {
+        const MANY: [f64; 7] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0];
+        let histogram = Histogram::default();
+        for value in [0.5, 4.0] {
+            histogram.observe(&MANY, value);
+        }
+        assert!(histogram.buckets.high.get().is_none());
+        for value in [4.5, 7.0, 99.0] {
+            histogram.observe(&MANY, value);
+        }
+        let snapshot = histogram.snapshot();
+        assert_eq!((snapshot.buckets, snapshot.above), ([1, 0, 0, 1, 1, 0, 1], 1));
+        assert_eq!(histogram.buckets.high.get().map(|high| high.len()), Some(MANY.len() - LOW + 1));
     }
 
     #[test]
@@ -197,9 +281,9 @@ mod tests {
 
     #[test]
     fn series_without_labels_and_sums_of_series_are_written() {
-        let histogram = Histogram::new(&BOUNDS);
+        let histogram = Histogram::default();
         assert_eq!(text(&histogram.snapshot(), "", 0), "");
-        histogram.observe(0.5);
+        histogram.observe(&BOUNDS, 0.5);
         let mut twice = histogram.snapshot();
         twice.add(&histogram.snapshot());
         let expected = "x_bucket{le=\"0.1\"} 0\nx_bucket{le=\"1\"} 2\nx_bucket{le=\"10\"} 2\nx_bucket{le=\"+Inf\"} 2\nx_sum 1\nx_count 2\n";

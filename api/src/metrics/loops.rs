@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::histogram::{Histogram, seconds};
-use super::series::{Codes, count, counted};
+use super::codes::CodeCounts;
+use super::histogram::{Histogram, Lines, seconds};
 use super::write_series;
 
 /// Upper bounds of waits and of work in seconds: the reference's, ten nanoseconds to ten seconds.
@@ -39,7 +39,7 @@ pub(crate) struct LoopFigures {
 /// The requests of one method.
 #[derive(Debug)]
 struct RequestFigures {
-    codes: Codes,
+    codes: CodeCounts,
     durations: Histogram<{ REQUESTS.len() }>,
 }
 
@@ -68,7 +68,7 @@ fn micros(time: Duration) -> u64 {
 
 impl Default for LoopFigures {
     fn default() -> Self {
-        let of_method = || RequestFigures { codes: Codes::default(), durations: Histogram::new(&REQUESTS) };
+        let of_method = || RequestFigures { codes: CodeCounts::default(), durations: Histogram::default() };
         LoopFigures { queues: Mutex::default(), requests: std::array::from_fn(|_| of_method()) }
     }
 }
@@ -83,8 +83,8 @@ impl LoopFigures {
     pub(crate) fn note_request(&self, method: &str, code: u16, took: Duration) {
         // few: the methods of loops.
         let Some(at) = METHODS.iter().position(|known| *known == method) else { return };
-        count(&self.requests[at].codes, code);
-        self.requests[at].durations.observe(took.as_secs_f64());
+        self.requests[at].codes.count(code);
+        self.requests[at].durations.observe(&REQUESTS, took.as_secs_f64());
     }
 
     /// Appends the series, at `now` on the clock of the queues. `head`: the lines before the series of a name and type.
@@ -109,7 +109,8 @@ impl LoopFigures {
             let _ = writeln!(text, "{name}{{{labels}}} {}", seconds(longest));
         });
         series("workqueue_queue_duration_seconds", "histogram", &|text, labels, of| {
-            of.waits.write(text, "workqueue_queue_duration_seconds", labels);
+            let lines = Lines::new("workqueue_queue_duration_seconds", &WORK, 0);
+            lines.write(text, labels, &of.waits.snapshot());
         });
         series("workqueue_retries_total", "counter", &|text, labels, of| {
             let _ =
@@ -120,7 +121,8 @@ impl LoopFigures {
             let _ = writeln!(text, "workqueue_unfinished_work_seconds{{{labels}}} {}", seconds(all));
         });
         series("workqueue_work_duration_seconds", "histogram", &|text, labels, of| {
-            of.works.write(text, "workqueue_work_duration_seconds", labels);
+            let lines = Lines::new("workqueue_work_duration_seconds", &WORK, 0);
+            lines.write(text, labels, &of.works.snapshot());
         });
     }
 
@@ -130,13 +132,15 @@ impl LoopFigures {
             write_series(text, &head, (name, kind), write);
         };
         series("rest_client_request_duration_seconds", "histogram", &|text, name| {
+            let lines = Lines::new(name, &REQUESTS, 0);
             for (method, requests) in all() {
-                requests.durations.write(text, name, &format!("host=\"{HOST}\",verb=\"{method}\""));
+                let labels = format!("host=\"{HOST}\",verb=\"{method}\"");
+                lines.write(text, &labels, &requests.durations.snapshot());
             }
         });
         series("rest_client_requests_total", "counter", &|text, name| {
             for (method, requests) in all() {
-                for (code, count) in counted(&requests.codes) {
+                for (code, count) in requests.codes.counted() {
                     // A string takes every write.
                     let _ = writeln!(
                         text,
@@ -154,8 +158,8 @@ impl QueueFigures {
             adds: AtomicU64::default(),
             retries: AtomicU64::default(),
             depth: AtomicI64::default(),
-            waits: Histogram::new(&WORK),
-            works: Histogram::new(&WORK),
+            waits: Histogram::default(),
+            works: Histogram::default(),
             taken: AtomicU64::default(),
             starts_micros: AtomicU64::default(),
             first_micros: AtomicU64::new(NEVER),
@@ -171,7 +175,7 @@ impl QueueFigures {
     /// Counts the begin of the work for a key that was due for `waited`, at `now`.
     pub(crate) fn note_taken(&self, waited: Duration, now: Duration) {
         self.depth.fetch_sub(1, Ordering::Relaxed);
-        self.waits.observe(waited.as_secs_f64());
+        self.waits.observe(&WORK, waited.as_secs_f64());
         self.taken.fetch_add(1, Ordering::Relaxed);
         self.starts_micros.fetch_add(micros(now), Ordering::Relaxed);
         self.first_micros.fetch_min(micros(now), Ordering::Relaxed);
@@ -179,7 +183,7 @@ impl QueueFigures {
 
     /// Counts the end of the work for a key that began at `start`, at `now`. `first`: when the first of the others began.
     pub(crate) fn note_released(&self, start: Duration, now: Duration, first: Option<Duration>) {
-        self.works.observe(now.saturating_sub(start).as_secs_f64());
+        self.works.observe(&WORK, now.saturating_sub(start).as_secs_f64());
         self.forget_taken(start, first);
     }
 

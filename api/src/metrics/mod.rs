@@ -7,10 +7,14 @@
 //! Invariant: no label holds a client's text but the names of a definition, while it is served. Verbs, resources and
 //! sub-resources that are not served are `other`, so that the number of series is bounded by what is served.
 
+mod codes;
+#[cfg(test)]
+mod held;
 mod histogram;
 mod loops;
 mod requests;
 mod series;
+mod table;
 
 pub(crate) use self::loops::{LoopFigures, QueueFigures};
 pub use self::requests::Measured;
@@ -37,10 +41,11 @@ fn write_series(
     (name, kind): (&str, &str),
     write: impl FnOnce(&mut String, &str),
 ) {
-    let mut lines = String::new();
-    write(&mut lines, name);
-    if !lines.is_empty() {
-        text.push_str(&head(name, kind));
-        text.push_str(&lines);
+    let before = text.len();
+    text.push_str(&head(name, kind));
+    let begun = text.len();
+    write(text, name);
+    if text.len() == begun {
+        text.truncate(before);
     }
 }

@@ -1,21 +1,20 @@
 //! Counts and durations of requests, and how many are under way.
 //!
-//! Owns the table of series by what was asked for, and their labels. Finding a series hashes names that the server owns and
+//! Owns which series a request belongs to, and how many there are. Finding a series hashes names that the server owns and
 //! takes no lock. The series of kinds that are no longer served leave the table when one is added, and when the text is written.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
-use hashbrown::{Equivalent, HashMap};
 use http::Method;
 use metrics::{Gauge, gauge};
 use orch_raft::State;
 use orch_rules::Action;
 
 use super::series::{LabelText, Series, write};
+use super::table::{Entry, Key, Place, Table, Words};
 use crate::registry::{Handle, Registry, Resource};
 use crate::request::{Target, Verb};
 
@@ -24,8 +23,9 @@ const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OP
 
 const OTHER: &str = "other";
 
-/// Series from which on requests for further custom resources share those of one name: clients choose the names, and a series is a
-/// kilobyte, and some five of the page. The built-in resources have some hundred.
+/// Series from which on requests for further custom resources share those of one name: clients choose the names, and a series is up to
+/// half a kilobyte, and eight of the page. The built-in resources have some hundred; four for each of 1,000 custom ones take less than
+/// 2 MB.
 const SERIES_MAX: usize = 4000;
 
 /// Custom resources whose objects are reported: clients choose their names.
@@ -129,13 +129,14 @@ impl Measured {
         Measured { component: AGGREGATOR, ..Measured::of_path(method) }
     }
 
-    fn key(&self) -> KeyRef<'_> {
+    fn key(&self) -> Key<'_> {
         let (group, version, resource) = match &self.resource {
             Some(resource) => (&*resource.group, &*resource.version, &*resource.plural),
             None => ("", "", ""),
         };
         let Measured { subresource, verb, scope, dry_run, component, .. } = *self;
-        KeyRef { group, version, resource, subresource, verb, scope, dry_run, component }
+        let words = Words { subresource, verb, scope, dry_run, component };
+        Key { group, version, resource, words }
     }
 }
 
@@ -154,80 +155,11 @@ fn label(verb: Verb, is_apply: bool) -> &'static str {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct KeyRef<'a> {
-    group: &'a str,
-    version: &'a str,
-    resource: &'a str,
-    subresource: &'static str,
-    verb: &'static str,
-    scope: &'static str,
-    dry_run: &'static str,
-    component: &'static str,
-}
-
-#[derive(Clone)]
-struct Key {
-    group: String,
-    version: String,
-    resource: String,
-    subresource: &'static str,
-    verb: &'static str,
-    scope: &'static str,
-    dry_run: &'static str,
-    component: &'static str,
-}
-
-impl Key {
-    fn borrow(&self) -> KeyRef<'_> {
-        let Key { subresource, verb, scope, dry_run, component, .. } = *self;
-        let (group, version, resource) = (&*self.group, &*self.version, &*self.resource);
-        KeyRef { group, version, resource, subresource, verb, scope, dry_run, component }
-    }
-
-    /// The labels as text. Groups and plural names of resources need no escapes.
-    fn labels(&self) -> LabelText {
-        let Key { group, version, resource, subresource, verb, scope, dry_run, component } = self;
-        let of = |dry_run: &str| {
-            format!(
-                "verb=\"{verb}\",{dry_run}group=\"{group}\",version=\"{version}\",resource=\"{resource}\",\
-                 subresource=\"{subresource}\",scope=\"{scope}\",component=\"{component}\""
-            )
-        };
-        LabelText { all: of(&format!("dry_run=\"{dry_run}\",")), sent: of("") }
-    }
-
-    /// Whether `registry` serves the resource of the series, if it is that of one: others have no version.
-    fn is_served(&self, registry: &Registry) -> bool {
-        self.version.is_empty() || registry.find(&self.group, &self.version, &self.resource).is_some()
-    }
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Key) -> bool {
-        self.borrow() == other.borrow()
-    }
-}
-
-impl Eq for Key {}
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.borrow().hash(state);
-    }
-}
-
-impl Equivalent<Key> for KeyRef<'_> {
-    fn equivalent(&self, key: &Key) -> bool {
-        *self == key.borrow()
-    }
-}
-
 /// The series of all requests.
 pub(crate) struct RequestMetrics {
-    series: ArcSwap<HashMap<Key, Arc<Series>>>,
-    /// Held while the table is replaced.
-    replacing: Mutex<()>,
+    series: ArcSwap<Table>,
+    /// The registry by which series were last taken away when one was added. Locked while the table is replaced.
+    tidied_by: Mutex<Weak<Registry>>,
     served: Handle,
     read_only: Gauge,
     mutating: Gauge,
@@ -238,7 +170,7 @@ impl RequestMetrics {
     pub(crate) fn new(served: Handle) -> Self {
         RequestMetrics {
             series: ArcSwap::default(),
-            replacing: Mutex::default(),
+            tidied_by: Mutex::default(),
             served,
             read_only: gauge!("apiserver_current_inflight_requests", "request_kind" => "readOnly"),
             mutating: gauge!("apiserver_current_inflight_requests", "request_kind" => "mutating"),
@@ -259,7 +191,8 @@ impl RequestMetrics {
     /// Counts a request that was answered. Of a watch, which lasts, no duration is recorded, and of reads alone the size.
     pub(crate) fn end(&self, measured: &Measured, ended: Ended) {
         let Ended { code, micros, waited_micros, bytes, is_terminated } = ended;
-        let series = self.series(measured);
+        let entry = self.entry(measured);
+        let series = &entry.series;
         series.count(code);
         if is_terminated {
             series.count_terminated(code);
@@ -275,22 +208,21 @@ impl RequestMetrics {
 
     /// Counts a watch as under way until the result is dropped.
     pub(crate) fn long_running(&self, measured: &Measured) -> LongRunning {
-        let series = self.series(measured);
-        series.add_long_running(1);
-        LongRunning(series)
+        let entry = self.entry(measured);
+        entry.series.add_long_running(1);
+        LongRunning(entry)
     }
 
     /// Appends the series of requests, and the number and the size of the objects that `state` holds of each served resource, in
     /// its first group and version. `head`: the lines before the series of a name and type.
     pub(crate) fn write(&self, text: &mut String, state: &State, head: impl Fn(&str, &str) -> String) {
         let registry = self.served.load();
-        let table = self.replace(|table| table.retain(|key, _| key.is_served(&registry)));
+        let table = self.tidy(&registry);
         let mut all: Vec<(LabelText, &Series)> =
-            table.iter().map(|(key, series)| (key.labels(), &**series)).collect();
-        all.sort_unstable_by(|(one, _), (other, _)| one.all.cmp(&other.all));
-        let all: Vec<(&LabelText, &Series)> = all.iter().map(|(labels, series)| (labels, *series)).collect();
+            table.iter().map(|entry| (entry.labels(), &entry.series)).collect();
+        all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         write(text, &all, &head);
-        write_deprecated(text, table.keys(), &registry, &head);
+        write_deprecated(text, &table, &registry, &head);
         let mut custom = 0..CUSTOM_MEASURED_MAX;
         let is_measured = |of: &&Arc<Resource>| of.record.is_none() || custom.next().is_some();
         let measured: Vec<&Arc<Resource>> = registry.stored_resources().filter(is_measured).collect();
@@ -315,43 +247,48 @@ impl RequestMetrics {
         series("apiserver_storage_objects");
     }
 
-    fn series(&self, measured: &Measured) -> Arc<Series> {
+    fn entry(&self, measured: &Measured) -> Arc<Entry> {
         let key = measured.key();
         let known = self.series.load();
-        if let Some(series) = known.get(&key) {
-            return series.clone();
+        if let Some(entry) = known.find(&key) {
+            return entry.clone();
         }
         let is_custom = measured.resource.as_ref().is_some_and(|resource| resource.record.is_some());
         let is_full = is_custom && known.len() >= SERIES_MAX;
-        let key = if is_full { KeyRef { group: "", version: "", resource: OTHER, ..key } } else { key };
-        match known.get(&key) {
-            Some(series) => series.clone(),
-            None => self.add(key),
+        let key = if is_full { Key { group: "", version: "", resource: OTHER, ..key } } else { key };
+        match known.find(&key) {
+            Some(entry) => entry.clone(),
+            None => self.add(&key),
         }
     }
 
-    /// Adds a series. The table is copied: it has some hundred entries, and a series is added once.
-    fn add(&self, key: KeyRef<'_>) -> Arc<Series> {
-        let KeyRef { subresource, verb, scope, dry_run, component, .. } = key;
-        let (group, version, resource) =
-            (key.group.to_owned(), key.version.to_owned(), key.resource.to_owned());
-        let key = Key { group, version, resource, subresource, verb, scope, dry_run, component };
+    /// Adds a series. All others are looked up for it once after each change of what is served.
+    fn add(&self, key: &Key<'_>) -> Arc<Entry> {
         let registry = self.served.load();
-        let table = self.replace(|table| {
-            table.retain(|key, _| key.is_served(&registry));
-            table.entry(key.clone()).or_insert_with(|| Arc::new(Series::new()));
+        let (_, entry) = self.replace(|table, tidied_by| {
+            if !std::ptr::eq(tidied_by.as_ptr(), Arc::as_ptr(&registry)) {
+                table.retain_served(&registry);
+                *tidied_by = Arc::downgrade(&registry);
+            }
+            table.insert(key)
         });
-        table.get(&key.borrow()).cloned().expect("it was added")
+        entry
     }
 
-    /// Replaces the table by what `change` makes of it.
-    fn replace(&self, change: impl FnOnce(&mut HashMap<Key, Arc<Series>>)) -> Arc<HashMap<Key, Arc<Series>>> {
-        let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut table = HashMap::clone(&self.series.load());
-        change(&mut table);
+    /// The table without series of what `registry` does not serve.
+    fn tidy(&self, registry: &Registry) -> Arc<Table> {
+        let (table, ()) = self.replace(|table, _| table.retain_served(registry));
+        table
+    }
+
+    /// Replaces the table by what `change` makes of a copy of it, which has a pointer for each series.
+    fn replace<T>(&self, change: impl FnOnce(&mut Table, &mut Weak<Registry>) -> T) -> (Arc<Table>, T) {
+        let mut tidied_by = self.tidied_by.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = Table::clone(&self.series.load());
+        let made = change(&mut table, &mut tidied_by);
         let table = Arc::new(table);
         self.series.store(table.clone());
-        table
+        (table, made)
     }
 
     /// The number of series.
@@ -371,19 +308,19 @@ fn group_resource(resource: &Resource) -> String {
 
 /// Appends a series for each deprecated version of a resource among `asked`, those of requests. The reference's label for the
 /// release that removes it stays empty: this program removes none.
-fn write_deprecated<'a>(
+fn write_deprecated(
     text: &mut String,
-    asked: impl Iterator<Item = &'a Key>,
+    asked: &Table,
     registry: &Registry,
     head: impl Fn(&str, &str) -> String,
 ) {
-    let is_deprecated = |key: &&Key| {
-        let resource = registry.find(&key.group, &key.version, &key.resource);
+    let is_deprecated = |(Place { group, version, resource }, _): &(&Place, &str)| {
+        let resource = registry.find(group, version, resource);
         resource.is_some_and(|resource| resource.strategy.deprecation(registry.brand).is_some())
     };
-    let places = asked.filter(is_deprecated);
+    let places = asked.iter().map(|entry| (entry.place(), entry.subresource())).filter(is_deprecated);
     let places: BTreeSet<_> =
-        places.map(|key| (&key.group, &key.version, &key.resource, key.subresource)).collect();
+        places.map(|(Place { group, version, resource }, part)| (group, version, resource, part)).collect();
     let mut series = |name: &str| {
         if !places.is_empty() {
             text.push_str(&head(name, "gauge"));
@@ -410,11 +347,11 @@ impl Drop for InFlight {
 }
 
 /// A watch under way.
-pub(crate) struct LongRunning(Arc<Series>);
+pub(crate) struct LongRunning(Arc<Entry>);
 
 impl Drop for LongRunning {
     fn drop(&mut self) {
-        self.0.add_long_running(-1);
+        self.0.series.add_long_running(-1);
     }
 }
 

@@ -1,21 +1,19 @@
 //! The numbers of one kind of request, and their text.
 //!
 //! Owns counters, a gauge and histograms that live as long as the kind of the requests is served: a recorder of the process would
-//! keep the series of every definition there ever was. Adding takes no lock.
+//! keep the series of every definition there ever was. Adding takes no lock. A number that few kinds of requests have takes no room before it
+//! is there, because there are thousands of series (`requests`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use super::histogram::{Histogram, Shift, Snapshot, seconds};
+use super::codes::CodeCounts;
+#[cfg(test)]
+use super::held::block;
+use super::histogram::{Histogram, Lines, Shift, Snapshot, seconds};
 use super::write_series;
-
-/// Codes with a counter of their own; others share one, labelled `other`.
-pub(super) const CODES: [u16; 24] = [
-    101, 200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 500, 501, 502,
-    503, 504, 0,
-];
 
 /// Upper bounds of durations in seconds: the reference's.
 const DURATIONS: [f64; 23] = [
@@ -29,62 +27,79 @@ const SLI_LEFT_OUT: usize = 2;
 /// Upper bounds of the bytes of responses: a kilobyte to a gigabyte, as in the reference.
 const SIZES: [f64; 7] = [1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9];
 
-/// A count for each of [`CODES`].
-pub(super) type Codes = [AtomicU64; CODES.len()];
-
 /// The numbers of one kind of request.
 #[derive(Debug)]
 pub(super) struct Series {
-    /// By the index of the code in [`CODES`].
-    codes: Codes,
+    codes: CodeCounts,
     durations: Histogram<{ DURATIONS.len() }>,
-    /// The durations without waits for webhooks and seats. `None` before the first request that waited.
-    waits: OnceLock<Box<Shift<{ DURATIONS.len() }>>>,
-    /// Terminated requests by the index of the code in [`CODES`]. `None` before the first.
-    terminations: OnceLock<Box<Codes>>,
-    /// `None` before the first that lasts.
-    long_running: OnceLock<AtomicI64>,
     /// `None` before the first read.
     sizes: OnceLock<Box<Histogram<{ SIZES.len() }>>>,
+    /// `None` before the first request that lasts, waited, or was terminated.
+    rare: OnceLock<Box<Rare>>,
 }
 
-/// The labels of a series, as text, with those of the scope of `SENT` metrics apart.
-#[derive(Clone, Debug)]
+/// Numbers that few kinds of requests have.
+#[derive(Debug, Default)]
+struct Rare {
+    /// The durations without waits for webhooks and seats. `None` before the first request that waited.
+    waits: OnceLock<Box<Shift<{ DURATIONS.len() }>>>,
+    /// Terminated requests by their codes. `None` before the first.
+    terminations: OnceLock<Box<CodeCounts>>,
+    /// `None` before the first that lasts.
+    long_running: OnceLock<AtomicI64>,
+}
+
+/// The labels of a series, as text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LabelText {
+    text: String,
+    /// Bytes of the labels before `dry_run`, which is the last one.
+    sent_bytes: usize,
+}
+
+impl LabelText {
+    /// The labels `sent`, and `dry_run` with this value.
+    pub(super) fn new(sent: String, dry_run: &str) -> LabelText {
+        let sent_bytes = sent.len();
+        LabelText { text: sent + ",dry_run=\"" + dry_run + "\"", sent_bytes }
+    }
+
     /// All labels.
-    pub(super) all: String,
+    fn all(&self) -> &str {
+        &self.text
+    }
+
     /// Those without `dry_run`.
-    pub(super) sent: String,
+    fn sent(&self) -> &str {
+        &self.text[..self.sent_bytes]
+    }
 }
 
 impl Series {
     pub(super) fn new() -> Series {
         Series {
-            codes: Default::default(),
-            durations: Histogram::new(&DURATIONS),
-            waits: OnceLock::new(),
-            terminations: OnceLock::new(),
-            long_running: OnceLock::new(),
+            codes: CodeCounts::default(),
+            durations: Histogram::default(),
             sizes: OnceLock::new(),
+            rare: OnceLock::new(),
         }
     }
 
     pub(super) fn count(&self, code: u16) {
-        count(&self.codes, code);
+        self.codes.count(code);
     }
 
     /// Counts a request that the server ended early to protect itself.
     pub(super) fn count_terminated(&self, code: u16) {
-        let terminations = self.terminations.get_or_init(Box::default);
-        count(terminations, code);
+        self.rare().terminations.get_or_init(Box::default).count(code);
     }
 
     /// Observes a duration, of which the request waited `waited_micros` for webhooks and seats.
     pub(super) fn observe_micros(&self, micros: u64, waited_micros: u64) {
         let duration = seconds(micros);
-        self.durations.observe(duration);
+        self.durations.observe(&DURATIONS, duration);
         if waited_micros > 0 {
-            let waits = self.waits.get_or_init(Box::default);
+            let waits = self.rare().waits.get_or_init(Box::default);
             waits.lower(&DURATIONS, duration, waited_micros.min(micros));
         }
     }
@@ -92,72 +107,86 @@ impl Series {
     /// The durations without waits.
     fn service_level(&self) -> Snapshot<{ DURATIONS.len() }> {
         let durations = self.durations.snapshot();
-        match self.waits.get() {
+        match self.rare.get().and_then(|rare| rare.waits.get()) {
             Some(waits) => durations.shifted(waits),
             None => durations,
         }
     }
 
     pub(super) fn observe_bytes(&self, bytes: f64) {
-        self.sizes.get_or_init(|| Box::new(Histogram::new(&SIZES))).observe(bytes);
+        self.sizes.get_or_init(Box::default).observe(&SIZES, bytes);
     }
 
     /// Adds to the number of those under way.
     pub(super) fn add_long_running(&self, count: i64) {
-        self.long_running.get_or_init(AtomicI64::default).fetch_add(count, Ordering::Relaxed);
+        self.rare().long_running.get_or_init(AtomicI64::default).fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// The number of those under way; `None` before the first that lasts.
+    fn long_running(&self) -> Option<i64> {
+        Some(self.rare.get()?.long_running.get()?.load(Ordering::Relaxed))
+    }
+
+    fn rare(&self) -> &Rare {
+        self.rare.get_or_init(Box::default)
+    }
+
+    /// Bytes of its blocks.
+    #[cfg(test)]
+    pub(super) fn heap_bytes(&self) -> usize {
+        let sizes = self.sizes.get().map_or(0, |sizes| block(size_of_val(&**sizes)) + sizes.heap_bytes());
+        let rare = self.rare.get().map_or(0, |rare| {
+            let waits = rare.waits.get().map_or(0, |waits| block(size_of_val(&**waits)) + waits.heap_bytes());
+            let ended = rare.terminations.get();
+            let ended = ended.map_or(0, |ended| block(size_of_val(&**ended)) + ended.heap_bytes());
+            block(size_of_val(&**rare)) + waits + ended
+        });
+        self.codes.heap_bytes() + self.durations.heap_bytes() + sizes + rare
     }
 }
 
-/// Counts `code`.
-pub(super) fn count(codes: &Codes, code: u16) {
-    // few: the codes of this server.
-    let at = CODES.iter().position(|known| *known == code).unwrap_or(CODES.len() - 1);
-    codes[at].fetch_add(1, Ordering::Relaxed);
+/// The sum of the histograms of several series; `None` of none.
+fn sum<const N: usize>(mut all: impl Iterator<Item = Snapshot<N>>) -> Option<Snapshot<N>> {
+    let mut sum = all.next()?;
+    all.for_each(|more| sum.add(&more));
+    Some(sum)
 }
 
-/// The codes that were counted, as labels show them, with their counts.
-pub(super) fn counted(codes: &Codes) -> impl Iterator<Item = (String, u64)> {
-    let counts = CODES.iter().zip(codes).map(|(code, count)| (*code, count.load(Ordering::Relaxed)));
-    counts.filter(|(_, count)| *count > 0).map(|(code, count)| {
-        let code = if code == 0 { "other".to_owned() } else { code.to_string() };
-        (code, count)
-    })
-}
-
-/// Appends the text of `all`, each with its labels. `head`: the lines before the series of a name and type.
-pub(super) fn write(text: &mut String, all: &[(&LabelText, &Series)], head: impl Fn(&str, &str) -> String) {
+/// Appends the text of `all`, each with its labels, in their order. `head`: the lines before the series of a name and type.
+pub(super) fn write(text: &mut String, all: &[(LabelText, &Series)], head: impl Fn(&str, &str) -> String) {
     let mut series = |name: &str, kind: &str, write: &dyn Fn(&mut String, &str)| {
         write_series(text, &head, (name, kind), write);
     };
-    // Series that differ in `dry_run` are one in the metrics that lack the label.
-    let mut sent: BTreeMap<&str, Vec<&Series>> = BTreeMap::new();
-    for (labels, series) in all {
-        sent.entry(&labels.sent).or_default().push(series);
-    }
+    // Series that differ in `dry_run` are one in the metrics that lack the label. In their order they are neighbours.
+    let sent = || {
+        let alike = all.chunk_by(|(one, _), (next, _)| one.sent() == next.sent());
+        alike.map(|alike| (alike[0].0.sent(), alike.iter().map(|(_, series)| *series)))
+    };
     series("apiserver_longrunning_requests", "gauge", &|text, name| {
-        for (labels, series) in all {
-            if let Some(count) = series.long_running.get() {
+        for (labels, alike) in sent() {
+            if let Some(count) = alike.filter_map(Series::long_running).reduce(|sum, more| sum + more) {
                 // A string takes every write.
-                let _ = writeln!(text, "{name}{{{}}} {}", labels.sent, count.load(Ordering::Relaxed));
+                let _ = writeln!(text, "{name}{{{labels}}} {count}");
             }
         }
     });
     series("apiserver_request_duration_seconds", "histogram", &|text, name| {
-        all.iter().for_each(|(labels, series)| series.durations.write(text, name, &labels.all));
+        let lines = Lines::new(name, &DURATIONS, 0);
+        all.iter().for_each(|(labels, series)| lines.write(text, labels.all(), &series.durations.snapshot()));
     });
     series("apiserver_request_sli_duration_seconds", "histogram", &|text, name| {
-        for (labels, series) in &sent {
-            let mut levels = series.iter().map(|series| series.service_level());
-            let Some(mut sum) = levels.next() else { continue };
-            levels.for_each(|level| sum.add(&level));
-            sum.write(text, name, labels, SLI_LEFT_OUT);
+        let lines = Lines::new(name, &DURATIONS, SLI_LEFT_OUT);
+        for (labels, alike) in sent() {
+            if let Some(sum) = sum(alike.map(Series::service_level)) {
+                lines.write(text, labels, &sum);
+            }
         }
     });
     series("apiserver_request_terminations_total", "counter", &|text, name| {
-        for (labels, series) in &sent {
-            let all = series.iter().filter_map(|series| series.terminations.get());
+        for (labels, alike) in sent() {
             let mut codes: BTreeMap<String, u64> = BTreeMap::new();
-            all.flat_map(|all| counted(all))
+            let all = alike.filter_map(|series| series.rare.get()?.terminations.get());
+            all.flat_map(|all| all.counted())
                 .for_each(|(code, count)| *codes.entry(code).or_default() += count);
             for (code, count) in codes {
                 let _ = writeln!(text, "{name}{{{labels},code=\"{code}\"}} {count}");
@@ -166,15 +195,17 @@ pub(super) fn write(text: &mut String, all: &[(&LabelText, &Series)], head: impl
     });
     series("apiserver_request_total", "counter", &|text, name| {
         for (labels, series) in all {
-            for (code, count) in counted(&series.codes) {
-                let _ = writeln!(text, "{name}{{{},code=\"{code}\"}} {count}", labels.all);
+            for (code, count) in series.codes.counted() {
+                let _ = writeln!(text, "{name}{{{},code=\"{code}\"}} {count}", labels.all());
             }
         }
     });
     series("apiserver_response_sizes", "histogram", &|text, name| {
-        for (labels, series) in all {
-            if let Some(sizes) = series.sizes.get() {
-                sizes.write(text, name, &labels.sent);
+        let lines = Lines::new(name, &SIZES, 0);
+        for (labels, alike) in sent() {
+            let sizes = alike.filter_map(|series| series.sizes.get());
+            if let Some(sum) = sum(sizes.map(|sizes| sizes.snapshot())) {
+                lines.write(text, labels, &sum);
             }
         }
     });
@@ -199,12 +230,14 @@ mod tests {
         busy.observe_bytes(1e6);
         busy.add_long_running(2);
         busy.add_long_running(-1);
-        let labels = LabelText { all: "verb=\"GET\",dry_run=\"\"".into(), sent: "verb=\"GET\"".into() };
+        let labels = LabelText::new("verb=\"GET\"".into(), "");
         let mut text = String::new();
-        let run_dry = LabelText { all: "verb=\"GET\",dry_run=\"All\"".into(), ..labels.clone() };
-        write(&mut text, &[(&labels, &busy), (&run_dry, &dry), (&labels, &idle)], |name, kind| {
-            format!("# TYPE {name} {kind}\n")
-        });
+        let run_dry = LabelText::new("verb=\"GET\"".into(), "All");
+        write(
+            &mut text,
+            &[(labels.clone(), &busy), (labels.clone(), &idle), (run_dry, &dry)],
+            |name, kind| format!("# TYPE {name} {kind}\n"),
+        );
         for expected in [
             "# TYPE apiserver_longrunning_requests gauge\napiserver_longrunning_requests{verb=\"GET\"} 1\n",
             "# TYPE apiserver_request_total counter\napiserver_request_total{verb=\"GET\",dry_run=\"\",code=\"200\"} 2\n",
@@ -224,7 +257,7 @@ mod tests {
         }
         assert_eq!(text.matches("_count").count(), 4, "{text}");
         let mut none = String::new();
-        write(&mut none, &[(&labels, &idle)], |name, _| name.to_owned());
+        write(&mut none, &[(labels, &idle)], |name, _| name.to_owned());
         assert_eq!(none, "");
     }
 }

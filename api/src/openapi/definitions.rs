@@ -213,7 +213,7 @@ impl<'a> Definitions<'a> {
     }
 
     fn property(&mut self, table: &ObjectType, field: &Field) -> Value {
-        let schema = self.value(&field.value, field.untyped_name.as_deref());
+        let schema = self.value(&field.value, field.untyped_name());
         let mut more = described(self.descriptions.of_field(&table.name, field));
         if let Some(default) = default_of(field).filter(|_| self.dialect.has_defaults()) {
             more.insert("default".to_owned(), default);
@@ -317,7 +317,7 @@ fn selectable_fields(resource: &Resource) -> io::Result<Vec<String>> {
 /// The published default of an absent field, if any.
 fn default_of(field: &Field) -> Option<Value> {
     match (&field.default, &field.value) {
-        (Some(default), _) => Some(default.clone()),
+        (Some(default), _) => Some((**default).clone()),
         (None, ValueType::Object(_) | ValueType::Scalar(_)) if field.emit_empty && !field.presence => {
             zero_of(&field.value)
         }
@@ -357,10 +357,10 @@ fn merging(field: &Field) -> Vec<(&'static str, Value)> {
         ValueType::Object(_) if field.atomic == Some(false) => found.push(("map-type", json!("granular"))),
         _ => {}
     }
-    if let Some(key) = &field.patch.merge_key {
+    if let Some(key) = &field.patch().merge_key {
         found.push(("patch-merge-key", json!(key)));
     }
-    let strategy = strategy(&field.patch);
+    let strategy = strategy(field.patch());
     if !strategy.is_empty() {
         found.push(("patch-strategy", json!(strategy)));
     }

@@ -42,7 +42,7 @@ impl Descriptions {
     /// The description of a field of the message `full_name`.
     pub(super) fn of_field(&self, full_name: &str, field: &Field) -> Option<&str> {
         let path: String =
-            field.inlined_in.iter().chain([&field.number]).map(|number| format!("/{number}")).collect();
+            field.inlined_in().iter().chain([&field.number]).map(|number| format!("/{number}")).collect();
         self.of_type(&format!("{full_name}{path}"))
     }
 }
@@ -69,7 +69,7 @@ mod tests {
             let text = descriptions.of_type(&table.name);
             found.push((table.name.to_string(), own.to_owned(), text.map(str::to_owned)));
             for field in &table.fields {
-                untyped.extend(field.untyped_name.clone());
+                untyped.extend(field.untyped_name().map(Box::<str>::from));
                 let text = descriptions.of_field(&table.name, field);
                 let place = format!("{}.{}", table.name, field.name);
                 found.push((place, field.name.to_string(), text.map(str::to_owned)));

@@ -86,11 +86,7 @@ impl<S: Store> Pipeline<S> {
             self.check_may_create(request).await?;
         }
         self.settle_namespace(request, &mut value)?;
-        // `0`, and text that is no number, count as no version.
-        if value.at("metadata").text("resourceVersion").parse::<u64>().is_ok_and(|version| version != 0) {
-            let message = "resourceVersion should not be set on objects to be created";
-            return Err(ApiError::BadRequest(message.to_owned()));
-        }
+        check_unversioned(&value)?;
         let applied = origin == Origin::Applied;
         request.exchange.warn(owners::deduplicate(&mut value, applied));
         let first = self.mutated_new(request, options, value, origin).await?;
@@ -171,6 +167,7 @@ impl<S: Store> Pipeline<S> {
         let (mut view, mut additions) = (View::of(&self.store), Additions::default());
         self.mutate(&attributes, Some(&mut value), &mut view, &mut additions).await?;
         size?;
+        check_unversioned(&value)?;
         self.settle_namespace(request, &mut value)?;
         if request.verb != Verb::Create {
             check_name(request, &value)?;
@@ -230,7 +227,7 @@ impl<S: Store> Pipeline<S> {
         let mut view = View::of(&self.store);
         let holdings = self.allots(*request).then(|| Holdings::of(&value));
         // Once: it may ask another server.
-        let mut stored = tree_for_store(request.resource, &value, request.budget).await?;
+        let mut stored = tree_for_store(request.resource, &value, *request).await?;
         for _ in 0..ATTEMPTS_MAX {
             if let Err(refused) = self.admission.reserve(attributes, Some(&value), &view, &mut additions) {
                 additions.truncate(once);
@@ -334,4 +331,15 @@ fn name_in_use(request: Request<'_>, name: &str, is_generated: bool, by: Option<
         return ApiError::BeingDeleted(Box::new(error));
     }
     error
+}
+
+/// Refuses a new object with a version. `0`, and text that is no number, count as none.
+fn check_unversioned(value: &Value) -> Result<(), ApiError> {
+    match value.at("metadata").text("resourceVersion").parse::<u64>() {
+        Ok(version) if version != 0 => {
+            let message = "resourceVersion should not be set on objects to be created";
+            Err(ApiError::BadRequest(message.to_owned()))
+        }
+        _ => Ok(()),
+    }
 }

@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use futures::stream::{StreamExt, iter};
 use orch_raft::{Condition, Key, ObjectPath, Operation, Outcome, Revision, Store, Transaction};
+use orch_rules::Action;
 use orch_schema::value::Value;
 
-use super::{Pipeline, Request};
+use super::{Answer, Pipeline, Request, Written};
 use crate::admission::{Additions, View, forbidden};
 use crate::definitions::record::{DefinitionRecord, first, record_key, renewed};
 use crate::definitions::{DEFINITIONS, storage_of_definition};
@@ -80,12 +81,22 @@ impl<S: Store> Pipeline<S> {
         Ok(())
     }
 
-    /// Has the registry of this node follow a change that `request` has made to a definition. A new one and a status of one that is
-    /// about to come into force change nothing that anybody was told of.
-    pub(super) async fn follow_definition(&self, request: Request<'_>) {
-        let is_change = matches!(request.verb, Verb::Update | Verb::Patch | Verb::Delete);
-        if is_change && declares(request.resource) {
-            self.definitions.catch_up(&self.store, &self.served).await;
+    /// Has the registry of this node follow what `request`, which is answered with `answer`, has changed of a definition, and waits
+    /// until a definition that was written is in force. A status changes nothing that anybody was told of: the loop that waits
+    /// for its own write would bring up the registry for each of thousands of definitions.
+    pub(super) async fn follow_definition(&self, request: Request<'_>, answer: &Answer) {
+        if !declares(request.resource) || request.action != Action::Object {
+            return;
+        }
+        let Pipeline { store, served, definitions, .. } = self;
+        if matches!(request.verb, Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection) {
+            definitions.catch_up(store, served).await;
+        }
+        if let Answer::Written(Written { stored: Some(object), .. }) = answer
+            && request.verb != Verb::Delete
+        {
+            let left = request.exchange.time_left(store.elapsed());
+            definitions.settle_written(store, object, left).await;
         }
     }
 

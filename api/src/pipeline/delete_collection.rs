@@ -40,7 +40,7 @@ impl<S: Store> Pipeline<S> {
         let options = self.delete_options(request)?;
         let mut list = self.list(request).await?;
         // Before the first object is deleted: a list that cannot be converted deletes nothing.
-        shown_list(request.resource, &mut list, request.budget).await?;
+        shown_list(request.resource, &mut list, request).await?;
         Ok(CollectionToDelete { options, list })
     }
 

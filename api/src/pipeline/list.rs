@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use metrics::counter;
 use orch_raft::object::SharedObject;
 use orch_raft::{Collection, Compacted, Revision, Store};
 use orch_rules::validate::{ListOptions, validate_list_options};
@@ -160,6 +161,7 @@ impl<S: Store> Pipeline<S> {
         let next = rest.as_ref().map(|rest| Start { after: &rest.last, sent: rest.sent });
         let continue_token = next.map(|next| self.seal(request, Some(revision), next));
         let remaining = rest.and_then(|rest| rest.remaining);
+        counter!("orch_lists_total", "way" => effort.way.name()).increment(1);
         Ok(ListAnswer { revision, continue_token, remaining, objects, effort })
     }
 

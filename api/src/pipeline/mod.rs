@@ -248,8 +248,8 @@ impl<S: Store> Pipeline<S> {
     /// a built-in kind, which the renderer converts.
     pub async fn run(&self, request: Request<'_>) -> Result<Answer, ApiError> {
         let answer = self.run_in_state(request).await?;
-        self.follow_definition(request).await;
-        staged::shown(request.resource, answer, request.budget).await
+        self.follow_definition(request, &answer).await;
+        staged::shown(request.resource, answer, request).await
     }
 
     /// The same before the conversion stage.

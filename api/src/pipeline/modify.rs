@@ -236,7 +236,7 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
     async fn converted(&mut self, before: &SharedObject) -> Result<Value, ApiError> {
         let Request { verb, resource, budget, .. } = self.request;
         let asking = if verb == Verb::Delete { Asking::Anew } else { Asking::Once };
-        let converting = pin!(tree_for_rules(resource, before, asking, budget));
+        let converting = pin!(tree_for_rules(resource, before, asking, self.request));
         without_turns(converting, budget, &mut self.turns).await.0
     }
 

@@ -10,7 +10,9 @@ use orch_rules::validate::tree::{Tree, child_mut, unset};
 use orch_schema::excerpt::{part, quoted};
 use orch_schema::json;
 use orch_schema::value::{Map, Value};
-use orch_schema::{DecodeError, Decoded, Head, Limits, StrictError, decode_json, write_value};
+use orch_schema::{
+    DecodeError, Decoded, Head, Limits, Schema, StrictError, TypeId, decode_json, write_value,
+};
 
 use super::incoming::{Patched, clear_managed_fields, has_empty_managed_fields, report_strict_errors};
 use super::judged::{Judged, Rejected};
@@ -32,6 +34,9 @@ use crate::patch::{PatchError, merge_patch, printed, strategic_merge_patch};
 /// Bytes of the largest stored object whose tree is kept while it is patched. The tree takes many times its bytes, so a
 /// larger object is parsed again after the patch.
 const COPIED_BYTES_MAX: usize = 64 << 10;
+
+/// A decoder of JSON.
+pub(super) type Decode = fn(&Schema, TypeId, &[u8], Limits) -> Result<Decoded, DecodeError>;
 
 impl<S: Store> Pipeline<S> {
     /// PATCH.
@@ -221,13 +226,26 @@ impl<S: Store> Pipeline<S> {
         strict: &[StrictError],
         shown: impl Fn(&Value) -> String,
     ) -> Result<Patched, ApiError> {
+        self.decoded_again(request, document, validation, strict, shown, decode_json)
+    }
+
+    /// [`Pipeline::patched`] with the decoder `decode`: [`decode_json`], or [`orch_schema::decode_applied`] of the result of an apply.
+    pub(super) fn decoded_again(
+        &self,
+        request: Request<'_>,
+        document: Value,
+        validation: FieldValidation,
+        strict: &[StrictError],
+        shown: impl Fn(&Value) -> String,
+        decode: Decode,
+    ) -> Result<Patched, ApiError> {
         let schema = &request.resource.schema;
         let empties_owners = has_empty_managed_fields(&document);
         let mut json = Vec::with_capacity(1024);
         write_value(&document, &mut json);
         drop(document);
         request.budget.check()?;
-        let decoded = decode_json(schema, request.resource.type_id, &json, Limits::patched());
+        let decoded = decode(schema, request.resource.type_id, &json, Limits::patched());
         let refused = |told: &str| {
             let document = serde_json::from_slice(&json).unwrap_or_default();
             ApiError::PatchResult(format!("{}: {told}", shown(&document)))

@@ -8,7 +8,7 @@
 use orch_raft::Store;
 use orch_rules::validate::tree::{child_mut, existing_mut, set};
 use orch_schema::value::Value;
-use orch_schema::{Decoded, Head, Limits, check_held, decode_json, write_value};
+use orch_schema::{Decoded, Head, Limits, check_held, decode_applied, decode_json, write_value};
 
 use super::incoming::{Patched, clear_managed_fields, has_empty_managed_fields, report_strict_errors};
 use super::options::FieldValidation;
@@ -81,14 +81,15 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Patched, ApiError> {
         let metadata = existing_mut(&mut applied, "metadata").and_then(Value::as_object_mut);
         let Some(managers) = metadata.and_then(|metadata| metadata.shift_remove("managedFields")) else {
-            return self.patched(request, applied, validation, &[], shown);
+            return self.decoded_again(request, applied, validation, &[], shown, decode_applied);
         };
         let with_managers = |document: &Value| {
             let mut document = document.clone();
             set(child_mut(&mut document, "metadata"), "managedFields", managers.clone());
             shown(&document)
         };
-        let mut incoming = self.patched(request, applied, validation, &[], with_managers)?;
+        let mut incoming =
+            self.decoded_again(request, applied, validation, &[], with_managers, decode_applied)?;
         set(child_mut(&mut incoming.value, "metadata"), "managedFields", managers);
         check_held(&request.resource.schema, request.resource.type_id, &incoming.value, Limits::patched())
             .map_err(|error| ApiError::OverBudget(error.to_string()))?;

@@ -8,7 +8,7 @@ use std::iter;
 
 use orch_raft::{Condition, Key, Operation, Outcome, Put, Store, Transaction};
 use orch_schema::value::Value;
-use orch_spans::Trace;
+use orch_spans::ActiveSpan;
 
 use super::Pipeline;
 use crate::admission::Additions;
@@ -54,7 +54,7 @@ impl<S: Store> Pipeline<S> {
             return Err(ApiError::Internal(message));
         }
         let (began, span) = (self.ambient.now(), exchange.begin_span());
-        let proposed = self.store.propose_traced(transaction, span.as_ref().map(Trace::context)).await;
+        let proposed = self.store.propose_traced(transaction, span.as_ref().map(ActiveSpan::context)).await;
         exchange.note_span(Step::Propose, span, None, (began, self.ambient.now()));
         match proposed? {
             Outcome::Refused { condition, current, .. } if condition == last && resource.record.is_some() => {

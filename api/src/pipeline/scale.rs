@@ -94,7 +94,7 @@ impl<S: Store> Pipeline<S> {
         let scaled = Scaled::new(request)?;
         if request.verb == Verb::Get {
             let object = self.get(scaled.object).await?;
-            let tree = tree_for_rules(scaled.object.resource, &object, Asking::Anew, request.budget).await?;
+            let tree = tree_for_rules(scaled.object.resource, &object, Asking::Anew, request).await?;
             if !scaled.has_replicas(&tree) {
                 let path = quoted(&scaled.replicas_path());
                 return Err(ApiError::BadRequest(format!("the spec replicas field {path} does not exist")));
@@ -119,7 +119,7 @@ impl<S: Store> Pipeline<S> {
         match self.modify(scaled.object, &key, options.dry_run, attempt).await? {
             Some(modified) => {
                 let answer = Answer::Written(modified.written());
-                match staged::shown(scaled.object.resource, answer, request.budget).await? {
+                match staged::shown(scaled.object.resource, answer, request).await? {
                     Answer::Written(shown) => scaled.written_of(&shown.json),
                     _ => Err(ApiError::Internal("a write is answered with something else".to_owned())),
                 }

@@ -18,10 +18,11 @@ use orch_raft::{Object, WrittenAs};
 use orch_schema::budget::{Budget, count_step};
 use orch_schema::encode_json;
 use orch_schema::value::Value;
+use orch_spans::ActiveSpan;
 
 use self::completed::{Defaults, Identity, Job, completed, with_value};
 use super::stored::tree_of;
-use super::{Answer, ListAnswer, Written};
+use super::{Answer, ListAnswer, Request, Written};
 use crate::conversion::{Batch, Converted, Known, Piece, Staged};
 use crate::error::ApiError;
 use crate::registry::{Resource, Tables};
@@ -57,11 +58,12 @@ fn is_shown(staged: &Staged, object: &Object) -> bool {
     object.index.written_as.as_ref() == Some(&staged.shown)
 }
 
-/// Begins the conversion of `objects`, all of them, to the version of `resource`, which is of a declared kind.
+/// Begins the conversion of `objects`, all of them, to the version of `resource`, which is of a declared kind, as a part of `trace`.
 pub(crate) fn begin(
     resource: &Arc<Resource>,
     staged: &Staged,
     objects: Vec<SharedObject>,
+    trace: Option<&ActiveSpan>,
 ) -> Staging<SharedObject> {
     let mut pieces = Vec::with_capacity(objects.len());
     for object in &objects {
@@ -71,24 +73,24 @@ pub(crate) fn begin(
         }
     }
     let (of, form) = (resource.clone(), staged.shown.clone());
-    map(convert(resource, staged, Target::Shown, pieces), move |values| {
+    map(convert(resource, staged, Target::Shown, pieces, trace), move |values| {
         let shown = objects.iter().zip(values).map(|(object, value)| with_value(&of, &form, object, &value));
         shown.collect()
     })
 }
 
 /// The same for a watch. Objects that were converted for others are not converted again, and a question that is under way for others
-/// is waited for: a change is asked about once for all watches of a form.
+/// is waited for: a change is asked about once for all watches of a form, and the question is a part of no trace.
 pub(crate) fn begin_shared(
     resource: &Arc<Resource>,
     staged: &Staged,
     objects: Vec<SharedObject>,
 ) -> Staging<SharedObject> {
-    let Some(kept) = staged.converter.kept() else { return begin(resource, staged, objects) };
+    let Some(kept) = staged.converter.kept() else { return begin(resource, staged, objects, None) };
     let known = kept.claim(&staged.shown, &objects, |unknown| {
         let (resource, staged) = (resource.clone(), staged.clone());
         // Whoever asks first begins it behind the lock.
-        async move { begin(&resource, &staged, unknown).await }.boxed()
+        async move { begin(&resource, &staged, unknown, None).await }.boxed()
     });
     let shown = |known: &Known| match known {
         Known::Shown(object) => Some(object.clone()),
@@ -113,7 +115,7 @@ pub(crate) fn begin_shared(
     Either::Right(waiting.boxed())
 }
 
-/// Puts `objects` into the form of `resource`'s version.
+/// Puts `objects` into the form of `resource`'s version, for a request with this budget and trace.
 ///
 /// # Errors
 /// `Unconverted`; `Internal` for stored bytes that cannot be read.
@@ -121,6 +123,7 @@ pub(crate) async fn convert_all(
     resource: &Arc<Resource>,
     objects: &mut [SharedObject],
     budget: &Budget,
+    trace: Option<&ActiveSpan>,
 ) -> Result<(), ApiError> {
     let Some(staged) = resource.staged() else { return Ok(()) };
     let mut rest = 0;
@@ -130,7 +133,7 @@ pub(crate) async fn convert_all(
             return Ok(());
         }
         let batch: Vec<SharedObject> = places.iter().map(|at| objects[*at].clone()).collect();
-        let converted = waited(begin(resource, staged, batch.clone()), budget).await?;
+        let converted = waited(begin(resource, staged, batch.clone(), trace), budget).await?;
         // What a stopped request has converted is not whole.
         budget.check()?;
         assert!(converted.len() == places.len(), "a conversion that was not stopped has every object");
@@ -176,7 +179,7 @@ pub(super) async fn tree_for_rules(
     resource: &Arc<Resource>,
     object: &SharedObject,
     asking: Asking,
-    budget: &Budget,
+    Request { budget, exchange, .. }: Request<'_>,
 ) -> Result<Value, ApiError> {
     if is_current(resource, object) {
         return tree_of(object);
@@ -187,7 +190,7 @@ pub(super) async fn tree_for_rules(
         return tree_of(&shown);
     }
     let mut objects = [object.clone()];
-    Box::pin(convert_all(resource, &mut objects, budget)).await?;
+    Box::pin(convert_all(resource, &mut objects, budget, exchange.trace())).await?;
     tree_of(&objects[0])
 }
 
@@ -195,11 +198,11 @@ pub(super) async fn tree_for_rules(
 pub(super) async fn tree_for_store(
     resource: &Arc<Resource>,
     value: &Value,
-    budget: &Budget,
+    Request { budget, exchange, .. }: Request<'_>,
 ) -> Result<Option<Value>, ApiError> {
     let Some(staged) = resource.staged().filter(|staged| !staged.is_stored()) else { return Ok(None) };
     let pieces = vec![(staged.shown.clone(), value.clone())];
-    let stored = waited(convert(resource, staged, Target::Stored, pieces), budget).await?;
+    let stored = waited(convert(resource, staged, Target::Stored, pieces, exchange.trace()), budget).await?;
     budget.check()?;
     Ok(stored.into_iter().next())
 }
@@ -211,11 +214,11 @@ pub(super) async fn tree_for_store(
 pub(super) async fn shown(
     resource: &Arc<Resource>,
     answer: Answer,
-    budget: &Budget,
+    request: Request<'_>,
 ) -> Result<Answer, ApiError> {
     match resource.staged() {
         None => Ok(answer),
-        Some(staged) => Box::pin(shown_staged(resource, staged, answer, budget)).await,
+        Some(staged) => Box::pin(shown_staged(resource, staged, answer, request)).await,
     }
 }
 
@@ -223,22 +226,22 @@ async fn shown_staged(
     resource: &Arc<Resource>,
     staged: &Staged,
     answer: Answer,
-    budget: &Budget,
+    request: Request<'_>,
 ) -> Result<Answer, ApiError> {
     Ok(match answer {
         Answer::Stored(object) => {
             let mut objects = [object];
-            convert_all(resource, &mut objects, budget).await?;
+            convert_all(resource, &mut objects, request.budget, request.exchange.trace()).await?;
             let [object] = objects;
             Answer::Stored(object)
         }
         Answer::List(mut list) => {
-            shown_list(resource, &mut list, budget).await?;
+            shown_list(resource, &mut list, request).await?;
             Answer::List(list)
         }
         // Converted before the first object was deleted.
         Answer::Listed(list) => Answer::Listed(list),
-        Answer::Written(written) => Answer::Written(shown_written(resource, staged, written, budget).await?),
+        Answer::Written(written) => Answer::Written(shown_written(resource, staged, written, request).await?),
         Answer::Done(status) => Answer::Done(status),
     })
 }
@@ -247,7 +250,7 @@ async fn shown_staged(
 pub(super) async fn shown_list(
     resource: &Arc<Resource>,
     list: &mut ListAnswer,
-    budget: &Budget,
+    request: Request<'_>,
 ) -> Result<(), ApiError> {
     if let Some(staged) = resource.staged()
         && let Some(kept) = staged.converter.kept()
@@ -259,14 +262,14 @@ pub(super) async fn shown_list(
             }
         }
     }
-    convert_all(resource, &mut list.objects, budget).await
+    convert_all(resource, &mut list.objects, request.budget, request.exchange.trace()).await
 }
 
 async fn shown_written(
     resource: &Arc<Resource>,
     staged: &Staged,
     written: Written,
-    budget: &Budget,
+    Request { budget, exchange, .. }: Request<'_>,
 ) -> Result<Written, ApiError> {
     let Written { json, stored, written_as, outcome } = written;
     if written_as.as_ref() == Some(&staged.shown) {
@@ -275,7 +278,7 @@ async fn shown_written(
     let (before, written_as) = (written_as, Some(staged.shown.clone()));
     if let Some(object) = stored {
         let mut objects = [object];
-        convert_all(resource, &mut objects, budget).await?;
+        convert_all(resource, &mut objects, budget, exchange.trace()).await?;
         let [object] = objects;
         return Ok(Written { json: object.json.clone(), stored: Some(object), written_as, outcome });
     }
@@ -283,7 +286,7 @@ async fn shown_written(
     let value = serde_json::from_slice(&json)
         .map_err(|error| ApiError::Internal(format!("an object that was written cannot be read: {error}")))?;
     let pieces = vec![(form_of(staged, before.as_ref()), value)];
-    let values = waited(convert(resource, staged, Target::Shown, pieces), budget).await?;
+    let values = waited(convert(resource, staged, Target::Shown, pieces, exchange.trace()), budget).await?;
     let mut json = Vec::with_capacity(json.len());
     budget.check()?;
     for value in values {
@@ -304,6 +307,7 @@ fn convert(
     staged: &Staged,
     target: Target,
     pieces: Vec<(Arc<WrittenAs>, Value)>,
+    trace: Option<&ActiveSpan>,
 ) -> Staging<Value> {
     let target_tables = match target {
         Target::Shown => &resource.schema,
@@ -314,15 +318,15 @@ fn convert(
     let needed = std::iter::once(target_tables).chain(has_older.then_some(&staged.stored_schema));
     let missing: Vec<Tables> = needed.filter(|tables| !tables.are_made()).cloned().collect();
     if missing.is_empty() {
-        return convert_with_tables(resource, staged, target, pieces);
+        return convert_with_tables(resource, staged, target, pieces, trace);
     }
-    let (resource, staged) = (resource.clone(), staged.clone());
+    let (resource, staged, trace) = (resource.clone(), staged.clone(), trace.copied());
     let converting = async move {
         for tables in missing {
             let made = tables.make().await;
             made.map_err(|error| ApiError::Internal(format!("{resource:?}: {error}")))?;
         }
-        convert_with_tables(&resource, &staged, target, pieces).await
+        convert_with_tables(&resource, &staged, target, pieces, trace.as_ref()).await
     };
     Either::Right(converting.boxed())
 }
@@ -333,6 +337,7 @@ fn convert_with_tables(
     staged: &Staged,
     target: Target,
     pieces: Vec<(Arc<WrittenAs>, Value)>,
+    trace: Option<&ActiveSpan>,
 ) -> Staging<Value> {
     let (to, schema, type_id, of_converted) = match target {
         Target::Shown => (&staged.shown, &resource.schema, resource.type_id, Defaults::Absent),
@@ -371,7 +376,7 @@ fn convert_with_tables(
     if batch.is_empty() {
         return Either::Left(ready(job.finish(Ok(Converted::new()))));
     }
-    match staged.converter.convert(batch, to) {
+    match staged.converter.convert(batch, to, trace) {
         Either::Left(converted) => Either::Left(ready(job.finish(converted.into_inner()))),
         Either::Right(pending) => Either::Right(pending.map(|converted| job.finish(converted)).boxed()),
     }

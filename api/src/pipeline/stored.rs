@@ -58,7 +58,7 @@ impl<S: Store> Pipeline<S> {
         key: Key,
         value: &mut Value,
     ) -> Result<Put, ApiError> {
-        match tree_for_store(request.resource, value, request.budget).await? {
+        match tree_for_store(request.resource, value, request).await? {
             Some(mut stored) => self.put(request.resource, key, &mut stored),
             None => self.put(request.resource, key, value),
         }

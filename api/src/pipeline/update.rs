@@ -107,6 +107,8 @@ impl<S: Store> Pipeline<S> {
             ..self.attributes(request, Operation::Update)
         };
         self.mutate(&attributes, Some(&mut new), view, &mut additions).await?;
+        // A plugin that changed the version asks for another object. A webhook is asked once: it stands.
+        check_version(request, &old, &mut new).map_err(Rejected::Finally)?;
         self.settle_namespace(request, &mut new)?;
         request.exchange.warn(owners::deduplicate(&mut new, true));
         self.confirm_rights(&attributes, &new, view).await?;

@@ -137,6 +137,7 @@ impl SimDisk {
             unsynced: VecDeque::new(),
             written: 0,
             waiting: VecDeque::new(),
+            waiting_committed: None,
             last_step: None,
             log_changed_from: Some(0),
             flushing: false,

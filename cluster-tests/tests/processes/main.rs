@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "tests may unwrap, in what they call too")]
 
 mod access;
+mod acknowledged_definitions;
 mod admission_webhooks;
 mod aggregated_servers;
 mod audit;

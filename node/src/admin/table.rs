@@ -12,9 +12,6 @@ use super::health::{conditions, lines, micros};
 const TITLES: [&str; 10] =
     ["NAME", "ROLE", "STATE", "LAST HEARD", "LAG", "SYNC", "CLOCK", "DISK LEFT", "ADDRESS", "FEATURES"];
 
-/// Dead webhooks that are shown: the rest of the text should stay on the screen.
-const WEBHOOKS_SHOWN_MAX: usize = 8;
-
 /// The whole text.
 pub(super) fn table(cluster: &Value) -> String {
     let members = || cluster["members"].as_array().into_iter().flatten();
@@ -41,7 +38,6 @@ pub(super) fn table(cluster: &Value) -> String {
     out.push_str(&state_line(cluster));
     out.push_str(&space_line(&server, &cluster["space"]));
     out.push_str(&certificate_line(&server, &cluster["certificates"]));
-    out.push_str(&webhook_lines(&server, &cluster["dead_webhooks"]));
     out.push_str(&legend(&server));
     out
 }
@@ -200,33 +196,6 @@ fn certificate_line(server: &str, certificates: &Value) -> String {
     }
 }
 
-/// The admission webhooks that do not answer the server, with the command that leaves them out; empty while all answer.
-fn webhook_lines(server: &str, webhooks: &Value) -> String {
-    let webhooks = webhooks.as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut out = String::new();
-    for webhook in webhooks.iter().take(WEBHOOKS_SHOWN_MAX) {
-        let (name, kind, configuration) =
-            (text(&webhook["webhook"]), text(&webhook["kind"]), text(&webhook["configuration"]));
-        let effect = match webhook["refuses"].as_bool() {
-            Some(false) => "pass without it",
-            _ => "are refused",
-        };
-        let since = webhook["dead_s"].as_u64().map_or_else(|| "unknown".to_owned(), duration);
-        let _ = writeln!(
-            out,
-            "WEBHOOK DEAD: {name} of {kind} {configuration} does not answer {server}, for {since}; writes that it is about {effect}: {}",
-            text(&webhook["remedy"])
-        );
-        if let Some(reason) = webhook["reason"].as_str() {
-            let _ = writeln!(out, "    {reason}");
-        }
-    }
-    if let Some(more @ 1..) = webhooks.len().checked_sub(WEBHOOKS_SHOWN_MAX) {
-        let _ = writeln!(out, "{more} more webhooks do not answer; --output json has all");
-    }
-    out
-}
-
 /// Meaning of the columns.
 fn legend(server: &str) -> String {
     format!(
@@ -319,22 +288,6 @@ mod tests {
         );
         assert_eq!(line(&[certificate("due"), certificate("valid")]), "", "a condition says so");
         assert_eq!(certificate_line("a", &Value::Null), "", "of an older server");
-    }
-
-    #[test]
-    fn dead_webhooks_are_told_with_the_command_and_a_bound() {
-        let webhook = json!({
-            "webhook": "w.example.com", "kind": "ValidatingWebhookConfiguration", "configuration": "policies", "dead_s": 200,
-            "refuses": true, "reason": "connection refused", "remedy": "orch cluster bypass-webhook policies",
-        });
-        assert_eq!(
-            webhook_lines("a", &json!([webhook])),
-            "WEBHOOK DEAD: w.example.com of ValidatingWebhookConfiguration policies does not answer a, for 3m20s; writes that it is \
-             about are refused: orch cluster bypass-webhook policies\n    connection refused\n"
-        );
-        let many = webhook_lines("a", &json!(vec![webhook; 11]));
-        assert!(many.ends_with("\n3 more webhooks do not answer; --output json has all\n"), "{many}");
-        assert_eq!(webhook_lines("a", &Value::Null), "");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The certificates of a directory as `orch certs init` lays it out, for one member.
 
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -68,12 +68,12 @@ pub(super) fn checks(dir: &Path, (name, address): (Option<&str>, &str), now: Off
 
 /// Whether the server's certificate is for the address that it listens at. Where it listens at all of them, clients decide.
 fn host(check: &mut Check, path: &Path, address: &str) {
-    let bare = address.trim_start_matches('[').trim_end_matches(']');
-    let is_any = bare.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified());
+    let (bare, host) = (bare(address), Host::of(address));
+    let is_any = matches!(host, Host::Address(address) if address.is_unspecified());
     let found = inspect(path).unwrap_or_default();
     let Some(own) = found.first().filter(|_| !is_any) else { return };
-    // few: the names of one member.
-    if !own.hosts.iter().any(|host| host == bare) {
+    let hosts: Vec<Host> = own.hosts.iter().map(|host| Host::of(host)).collect();
+    if !is_served_by(&hosts, &host, resolved) {
         let message = format!(
             "{} is not for {bare}, where it is served, but for {}",
             path.display(),
@@ -83,6 +83,59 @@ fn host(check: &mut Check, path: &Path, address: &str) {
                     NAME=ADDRESS,...; or choose another --bind-address";
         check.warn(message, next);
     }
+}
+
+/// A host as an address or a name, whatever its spelling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Host {
+    /// An IPv4 address in the form of IPv6 is that IPv4 address, since the system takes both for the same.
+    Address(IpAddr),
+    /// In lower case, without the dot at its end.
+    Name(String),
+}
+
+impl Host {
+    /// Reads an address, in brackets or without, or a name.
+    pub(super) fn of(text: &str) -> Host {
+        match bare(text).parse::<IpAddr>() {
+            Ok(address) => Host::Address(address.to_canonical()),
+            Err(_) => Host::Name(text.trim_end_matches('.').to_ascii_lowercase()),
+        }
+    }
+
+    /// Whether a certificate for this host is one for `other`. The first label of a name in a certificate may be `*`.
+    fn covers(&self, other: &Host) -> bool {
+        let (Host::Name(own), Host::Name(other)) = (self, other) else { return self == other };
+        let has_end = |end: &str| other.split_once('.').is_some_and(|(_, rest)| rest == end);
+        own == other || own.strip_prefix("*.").is_some_and(has_end)
+    }
+}
+
+/// Whether a certificate for `hosts` is one for `host`: itself or, for a name, every address that it stands for, where a client may use
+/// either.
+pub(super) fn is_served_by(hosts: &[Host], host: &Host, resolve: impl FnOnce(&str) -> Vec<IpAddr>) -> bool {
+    // few: the names of one member.
+    let has = |host: &Host| hosts.iter().any(|own| own.covers(host));
+    match host {
+        Host::Address(_) => has(host),
+        Host::Name(name) if !has(host) => {
+            let addresses = resolve(name);
+            // few: the addresses of one name.
+            !addresses.is_empty()
+                && addresses.iter().all(|address| has(&Host::Address(address.to_canonical())))
+        }
+        Host::Name(_) => true,
+    }
+}
+
+/// The addresses of a name; none where it has none, or the resolver does not answer.
+fn resolved(name: &str) -> Vec<IpAddr> {
+    (name, 0).to_socket_addrs().map(|found| found.map(|found| found.ip()).collect()).unwrap_or_default()
+}
+
+/// An address without its brackets.
+pub(super) fn bare(address: &str) -> &str {
+    address.strip_prefix('[').and_then(|address| address.strip_suffix(']')).unwrap_or(address)
 }
 
 /// Whether a key is one, and that of its certificate. A file that cannot be read is told elsewhere.

@@ -7,8 +7,10 @@ use rustix::process::{Resource, getrlimit};
 use time::OffsetDateTime;
 
 use super::Check;
+use super::certificates::bare;
 use crate::admin::bytes;
 use crate::cli::DoctorArgs;
+use crate::run::host_port;
 
 /// Open files that a member needs: RocksDB's tables, peers, and some hundred clients.
 const FILES_MIN: u64 = 4096;
@@ -99,8 +101,8 @@ fn clock(machine: &Machine) -> Check {
 
 /// Whether the port is free.
 fn port(name: &'static str, flag: &str, address: &str, port: u16) -> Check {
-    let mut check = Check::passed(name, format!("{address}:{port}"));
-    let bare = address.trim_start_matches('[').trim_end_matches(']');
+    let bare = bare(address);
+    let mut check = Check::passed(name, host_port(bare, port));
     if let Err(error) = TcpListener::bind((bare, port)) {
         let (message, next) = match error.kind() {
             std::io::ErrorKind::AddrInUse => (

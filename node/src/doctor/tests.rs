@@ -261,7 +261,7 @@ fn a_certificate_for_another_address_is_named_where_the_member_listens_at_one() 
     let root = set_up();
     let certs = root.path().join("certs");
     let at = |address: &str| certificates::checks(&certs, (Some("a"), address), OffsetDateTime::now_utc());
-    for address in ["0.0.0.0", "[::]", "127.0.0.1"] {
+    for address in ["0.0.0.0", "[::]", "0:0::0", "127.0.0.1", "::ffff:127.0.0.1"] {
         assert_eq!(worst(&at(address)), None, "{address}: {}", text(&at(address)));
     }
     let shown = text(&at("10.9.8.7"));
@@ -270,6 +270,47 @@ fn a_certificate_for_another_address_is_named_where_the_member_listens_at_one() 
             && shown.contains("orch certs add")
     );
     assert_eq!(code(&at("10.9.8.7")), 3, "{shown}");
+}
+
+#[test]
+fn addresses_are_compared_as_addresses_and_names_as_names() {
+    use std::net::IpAddr;
+
+    use certificates::{Host, is_served_by};
+
+    let resolve = |name: &str| -> Vec<IpAddr> {
+        let addresses: &[&str] = match name {
+            "localhost" => &["127.0.0.1", "::1"],
+            "a.example.com" => &["10.0.0.1"],
+            _ => &[],
+        };
+        addresses.iter().map(|address| address.parse().unwrap()).collect()
+    };
+    let table: [(&[&str], &str, bool); 19] = [
+        (&["10.0.0.1"], "10.0.0.1", true),
+        (&["10.0.0.1"], "10.0.0.10", false),
+        (&["10.0.0.1"], "::ffff:10.0.0.1", true),
+        (&["10.0.0.1"], "[::ffff:a00:1]", true),
+        (&["::1"], "[::1]", true),
+        (&["::1"], "0:0:0:0:0:0:0:1", true),
+        (&["::1"], "[0::1]", true),
+        (&["::1"], "127.0.0.1", false),
+        (&["2001:db8::a"], "2001:DB8:0:0::A", true),
+        (&["localhost"], "LOCALHOST.", true),
+        (&["localhost"], "127.0.0.1", false),
+        (&["127.0.0.1", "::1"], "localhost", true),
+        (&["127.0.0.1"], "localhost", false),
+        (&["10.0.0.1"], "A.example.com", true),
+        (&["10.0.0.2"], "a.example.com", false),
+        (&["*.example.com"], "b.example.com", true),
+        (&["*.example.com"], "example.com", false),
+        (&["*.example.com"], "c.b.example.com", false),
+        (&["10.0.0.1"], "unknown.example.com", false),
+    ];
+    for (hosts, address, expected) in table {
+        let hosts: Vec<Host> = hosts.iter().map(|host| Host::of(host)).collect();
+        assert_eq!(is_served_by(&hosts, &Host::of(address), resolve), expected, "{hosts:?} {address}");
+    }
 }
 
 #[test]

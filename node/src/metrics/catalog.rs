@@ -129,6 +129,7 @@ const BUILD: Labels = &[
 ];
 const CHECK: Labels = &["name", "type"];
 const CHECK_STATUS: Labels = &["name", "status", "type"];
+const PART: Labels = &["part"];
 const PHASE: Labels = &["phase", "priority_level"];
 const FEATURE: Labels = &["name", "stage"];
 const RESOURCE: Labels = &["group", "resource"];
@@ -143,7 +144,6 @@ const GROUP_RESOURCE: Labels = &["resource"];
 /// A request of which it does not count whether it is a dry run.
 const SENT: Labels = &["component", "group", "resource", "scope", "subresource", "verb", "version"];
 const REQUEST_KIND: Labels = &["request_kind"];
-const PERCENTILE: Labels = &["percentile"];
 const RESULT: Labels = &["result"];
 const LEVEL: Labels = &["priority_level"];
 const SCHEMA: Labels = &["flow_schema", "priority_level"];
@@ -176,6 +176,7 @@ const USE: Labels = &["use"];
 const USER: Labels = &["username"];
 const MUTATED: Labels = &["error_type", "policy", "policy_binding"];
 const VALIDATED: Labels = &["enforcement_action", "error_type", "policy", "policy_binding"];
+const WAY: Labels = &["way"];
 
 macro_rules! catalog {
     ($($kind:ident $stability:ident $name:literal $labels:ident $help:literal $(in $buckets:ident)?;)*) => {
@@ -281,7 +282,7 @@ catalog! {
     Gauge Alpha "orch_backup_size_bytes" TARGET "Size of this member's newest backup in the target.";
     Gauge Alpha "orch_certificate_expiration_timestamp_seconds" USE "End of the certificate's validity, since 1970; NaN once it is taken away.";
     Gauge Alpha "orch_certificate_not_before_timestamp_seconds" USE "Start of the certificate's validity, since 1970; NaN once it is taken away.";
-    Gauge Alpha "orch_consensus_has_leader" NONE "Whether this member knows a leader.";
+    Gauge Alpha "orch_consensus_has_leader" NONE "Whether this member knows a leader that answers, with a majority of the voters.";
     Gauge Alpha "orch_consensus_index" POINT "Index of the last entry of the log that this member appended, knows committed, applied.";
     Gauge Alpha "orch_consensus_is_leader" NONE "Whether this member leads.";
     Counter Alpha "orch_consensus_leader_changes_total" NONE "Changes of the leader that this member has seen.";
@@ -296,17 +297,19 @@ catalog! {
     Gauge Alpha "orch_disk_room_bytes" NONE "Bytes that the store may still take.";
     Gauge Alpha "orch_history_bytes" PLACE "Bytes of the history of changes, in memory and on the disk.";
     Gauge Alpha "orch_history_revisions" NONE "Revisions that the history in memory reaches back.";
+    Counter Alpha "orch_lists_total" WAY "Lists by the way in which they found their objects: by a path, by an index, or by a scan of all within reach.";
     Gauge Alpha "orch_log_bytes" NONE "Bytes of the log, estimated for entries from before the start.";
     Histogram Alpha "orch_log_sync_duration_seconds" NONE "Time from the append of entries to the log until they are durable." in ELSEWHERE;
-    Gauge Alpha "orch_log_sync_seconds" PERCENTILE "Time until entries of the last minute were on this member's disk.";
+    Gauge Alpha "orch_memory_bytes" PART "Bytes of memory that count against a bound, by part: history, bodies and answers of requests, objects, watches.";
     Histogram Alpha "orch_proposal_duration_seconds" NONE "Time from a proposal of this member until it is applied here." in ELSEWHERE;
-    Counter Alpha "orch_proposals_failed_total" REASON "Proposals of this member that failed, by reason.";
+    Counter Alpha "orch_proposals_failed_total" REASON "Proposals of this member that failed, or that their client left, by reason.";
     Counter Alpha "orch_proposals_forwarded_total" NONE "Proposals that this member sent to the leader.";
     Gauge Alpha "orch_proposals_pending" NONE "Proposals of this member without an outcome.";
     Histogram Alpha "orch_read_barrier_duration_seconds" NONE "Time of linearizable reads that asked the leader or a quorum." in ELSEWHERE;
-    Counter Alpha "orch_read_barriers_failed_total" NONE "Linearizable reads that failed.";
+    Counter Alpha "orch_read_barriers_failed_total" NONE "Linearizable reads that failed, or that their client left.";
     Gauge Alpha "orch_service_account_key_file_modified_timestamp_seconds" USE "Modification of the oldest file of these keys, since 1970.";
     Counter Alpha "orch_slow_disk_handovers_total" NONE "Leads that this member gave up because of its disk.";
+    Counter Alpha "orch_snapshots_installed_total" NONE "Times that this member took its whole state from the leader.";
     Gauge Alpha "orch_state_bytes" NONE "Size of all objects, as it counts against the quota.";
     Gauge Alpha "orch_state_quota_bytes" NONE "The quota of the state; absent where there is none.";
     Gauge Alpha "orch_tasks" NONE "Tasks of the runtime that answers requests.";

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use orch_proto::Brand;
 use orch_proto::brand::KUBERNETES;
-use orch_raft::member::{DurationCounts, Figures, Pressure, Role, Status};
+use orch_raft::member::{DurationCounts, Figures, MemberStatus, Pressure, Role, Status};
+use orch_raft::transport::Peer;
 
 use super::store::Handle;
 use crate::metrics::{Source, head};
@@ -40,6 +41,18 @@ impl Source for StoreSeries {
     }
 }
 
+/// Whether `leader` can lead: it answers, and so does a majority of the voters. A member keeps the leader of its term until it hears of another
+/// one, which without a majority it does not.
+fn has_leader(leader: Option<&Peer>, members: &[MemberStatus]) -> bool {
+    let Some(leader) = leader else { return false };
+    let is_silent = |member: &&MemberStatus| member.answers == Some(false);
+    // few: the members of a cluster.
+    let leader_is_silent = members.iter().any(|member| member.peer.id == leader.id && is_silent(&member));
+    let voters = || members.iter().filter(|member| member.voter);
+    let (all, silent) = (voters().count(), voters().filter(is_silent).count());
+    !leader_is_silent && (silent == 0 || (all - silent) * 2 > all)
+}
+
 /// A page that is being written.
 struct Page<'t>(&'t mut String);
 
@@ -65,7 +78,7 @@ impl Page<'_> {
         let Status { leader, role, term, last_log, committed, applied, agreement, .. } = status;
         self.counter("orch_agreement_divergences_total", only(number(agreement.divergences)));
         self.gauge("orch_agreement_quarantined", only(flag(agreement.quarantine.is_some())));
-        self.gauge("orch_consensus_has_leader", only(flag(leader.is_some())));
+        self.gauge("orch_consensus_has_leader", only(flag(has_leader(leader.as_ref(), &status.members))));
         let points = [("appended", *last_log), ("applied", applied.0), ("committed", *committed)];
         let points = points.map(|(point, index)| (format!("point=\"{point}\""), number(index)));
         self.gauge("orch_consensus_index", points);
@@ -76,7 +89,7 @@ impl Page<'_> {
 
     fn write_members(&mut self, status: &Status) {
         let members = &status.members;
-        let of = |value: &dyn Fn(&orch_raft::member::MemberStatus) -> Option<f64>| -> Vec<Value> {
+        let of = |value: &dyn Fn(&MemberStatus) -> Option<f64>| -> Vec<Value> {
             let values = members.iter().filter_map(|member| Some((member, value(member)?)));
             values.map(|(member, value)| (format!("member=\"{}\"", member.peer.name), value)).collect()
         };
@@ -120,6 +133,8 @@ impl Page<'_> {
         self.gauge("orch_history_bytes", history);
         self.gauge("orch_history_revisions", only(number(applied.0.saturating_sub(oldest.0))));
         self.gauge("orch_log_bytes", only(number(figures.log_bytes)));
+        self.counter("orch_slow_disk_handovers_total", only(number(status.slow_disk_handovers)));
+        self.counter("orch_snapshots_installed_total", only(number(figures.snapshots_installed)));
         self.gauge("orch_state_bytes", only(number(usage.bytes())));
         self.gauge("orch_state_quota_bytes", usage.quota().map(|quota| (String::new(), number(quota))));
     }
@@ -172,6 +187,8 @@ impl Page<'_> {
 
 #[cfg(test)]
 mod tests {
+    use orch_raft::transport::NodeId;
+
     use super::*;
 
     #[test]
@@ -199,6 +216,33 @@ mod tests {
         ];
         assert_eq!(lines, expected);
         assert_eq!(text.matches("# HELP").count(), 3, "{text}");
+    }
+
+    #[test]
+    fn a_leader_that_is_silent_or_without_a_majority_leads_nobody() {
+        let peer = |id: u64| Peer { id: NodeId(id), name: format!("m{id}").into(), address: "h:1".into() };
+        let has = |leader: Option<u64>, answers: [Option<bool>; 3]| {
+            let member = |(id, answers): (u64, Option<bool>)| MemberStatus {
+                peer: peer(id),
+                voter: true,
+                matched: None,
+                feature_level_max: None,
+                answers,
+                heard_ago: None,
+                applied: None,
+                behind: None,
+                syncs: None,
+                skew_ms: None,
+                room: None,
+            };
+            let members: Vec<MemberStatus> = (1..).zip(answers).map(member).collect();
+            has_leader(leader.map(peer).as_ref(), &members)
+        };
+        let [up, down] = [Some(true), Some(false)];
+        assert!(has(Some(2), [up, up, up]) && has(Some(2), [up, up, down]));
+        assert!(has(Some(2), [up, None, None]), "silence is no answer only once they were asked");
+        assert!(!has(None, [up, up, up]) && !has(Some(2), [up, down, up]));
+        assert!(!has(Some(1), [up, down, down]), "a leader alone is none");
     }
 
     #[tokio::test]

@@ -20,7 +20,6 @@ mod cluster;
 mod cluster_view;
 mod connect;
 mod dev;
-mod disk_figures;
 mod encryption;
 mod endpoints;
 mod error;

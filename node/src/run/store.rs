@@ -21,10 +21,10 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::capacity;
 use super::error::RunError;
 use super::identity::{clock, incarnation, seed};
 use super::plan::{Kind, PeerFiles, Plan, host_of, host_port};
-use super::{capacity, disk_figures};
 use crate::certs::inspect;
 use crate::tls::{MaterialError, Revocations};
 
@@ -109,7 +109,6 @@ impl StoreMember {
             let server = PeerServer::new(tls.clone(), pin.clone(), admits, member.service());
             tokio::spawn(server.serve(listener, stop.clone().cancelled_owned()))
         });
-        tokio::spawn(disk_figures::keep(member.handle(), stop.clone()));
         follow_certificates(plan.peer_tls.clone(), PeerMaterial { tls, revocations }, stop.clone());
         Ok(StoreMember { member, disk: weak, pin, serving, stop })
     }

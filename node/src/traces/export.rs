@@ -15,8 +15,9 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, SpanData, SpanExporter, SpanLinks, SpanProcessor,
 };
+use orch_api::ambient::{Ambient, SystemAmbient};
 use orch_bounded::WarningLimit;
-use orch_spans::{Attribute, Kind, Span, TraceContext};
+use orch_spans::{Attribute, FinishedSpan, Sources, TraceContext};
 use tonic::transport::Endpoint;
 
 use super::TracesPlan;
@@ -38,6 +39,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Longest wait for the last spans when the process ends.
 const FLUSH_MAX: Duration = Duration::from_secs(2);
+
+/// Time and ids of spans: those of requests.
+const SOURCES: Sources = Sources { now_micros: || SystemAmbient.now().0, random: || SystemAmbient.random() };
 
 /// Limits the log: each batch may fail.
 static FAILED: WarningLimit = WarningLimit::new();
@@ -82,7 +86,8 @@ impl Exporting {
         processor.set_resource(&resource(node));
         let processor = Arc::new(processor);
         let (taking, scope) = (processor.clone(), InstrumentationScope::builder("orch").build());
-        if !orch_spans::install(plan.sampling, move |span| taking.on_end(data(span, scope.clone()))) {
+        let take = move |span| taking.on_end(data(span, scope.clone()));
+        if !orch_spans::install(plan.sampling, SOURCES, take) {
             tracing::debug!("spans are recorded already");
         }
         Ok(Exporting(processor))
@@ -134,7 +139,7 @@ impl SpanExporter for Told {
 }
 
 /// The span as the OpenTelemetry crates know it.
-fn data(span: Span, scope: InstrumentationScope) -> SpanData {
+fn data(span: FinishedSpan, scope: InstrumentationScope) -> SpanData {
     let mut links = SpanLinks::default();
     links.links.extend(span.link.map(|link| Link::new(place(link, true), Vec::new(), 0)));
     let parent = span.parent.map_or(SpanId::INVALID, |parent| SpanId::from_bytes(parent.to_be_bytes()));
@@ -143,9 +148,9 @@ fn data(span: Span, scope: InstrumentationScope) -> SpanData {
         parent_span_id: parent,
         parent_span_is_remote: span.is_parent_remote,
         span_kind: match span.kind {
-            Kind::Server => SpanKind::Server,
-            Kind::Client => SpanKind::Client,
-            Kind::Internal => SpanKind::Internal,
+            orch_spans::SpanKind::Server => SpanKind::Server,
+            orch_spans::SpanKind::Client => SpanKind::Client,
+            orch_spans::SpanKind::Internal => SpanKind::Internal,
         },
         name: span.name,
         start_time: time(span.began_micros),
@@ -171,7 +176,7 @@ fn attribute(attribute: Attribute) -> KeyValue {
 
 fn place(context: TraceContext, is_remote: bool) -> SpanContext {
     let flags = if context.is_sampled { TraceFlags::SAMPLED } else { TraceFlags::default() };
-    let (trace, span) = (context.trace.to_be_bytes(), context.span.to_be_bytes());
+    let (trace, span) = (context.trace_id.to_be_bytes(), context.span_id.to_be_bytes());
     SpanContext::new(TraceId::from_bytes(trace), SpanId::from_bytes(span), flags, is_remote, TraceState::NONE)
 }
 

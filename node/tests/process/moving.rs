@@ -28,6 +28,8 @@ use super::{PATIENCE, Process, dev};
 const OBJECTS: usize = 300;
 /// Kinds of definitions.
 const CUSTOM_KINDS: usize = 16;
+/// Changes that a client makes one after another directly before the cut-over.
+const COUNTED: usize = 50;
 /// Between two looks at a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -415,10 +417,25 @@ async fn follow(source: &mut Node, target: &mut Node, state: &Path, lists: &[Str
         tokio::time::sleep(LOOK_EVERY).await;
     }
     await_equality(source, target, &all).await;
+    // A client goes on at the source until the cut-over, and then at the target.
+    let counter = "/api/v1/namespaces/shop/configmaps/o0";
+    for at in 1..=COUNTED {
+        let (status, body) =
+            source.send(Method::PATCH, counter, &json!({"data": {"count": at.to_string()}})).await;
+        assert_eq!(status, 200, "{body}");
+    }
+    let before = source.get(counter).await;
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
     let ended = child.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", text(&ended));
     assert!(text(&ended).contains("listing everything once more"), "{}", text(&ended));
+    let after = target.get(counter).await;
+    assert_eq!(after["data"]["count"], COUNTED.to_string(), "the last write before the cut-over is there");
+    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
     await_equality(source, target, &all).await;
+    let version = &after["metadata"]["resourceVersion"];
+    let next = json!({"metadata": {"uid": before["metadata"]["uid"], "resourceVersion": version}, "data": {"count": "next"}});
+    let (status, body) = target.send(Method::PATCH, counter, &next).await;
+    assert_eq!((status, &body["data"]["count"]), (200, &json!("next")), "{body}");
 }

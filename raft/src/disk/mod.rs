@@ -157,7 +157,7 @@ pub trait Disk: Send + Sync + 'static {
     fn meta(&self, key: MetaKey) -> Result<Option<Bytes>, DiskError>;
 
     /// Writes a small value. With `on_durable` it is synced (grouped with other writers) and then the callback is
-    /// called; without, it becomes durable with the next sync.
+    /// called; without, it becomes durable with the first sync after a later write.
     fn save_meta(&self, key: MetaKey, value: Bytes, on_durable: Option<OnDurable>) -> Result<(), DiskError>;
 
     /// First and last index of the log, `None` when it is empty.

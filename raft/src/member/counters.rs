@@ -22,8 +22,12 @@ const BOUNDS: [Duration; 15] = {
     bounds
 };
 
-/// Kinds of failures of proposals: those of [`ProposeError`].
-const FAILURES: [&str; 5] = ["no_space", "not_proposed", "refused", "too_large", "unknown"];
+/// Kinds of failures of proposals: those of [`ProposeError`], and a proposer that went away before the outcome. Clients whose patience is
+/// shorter than that of a member without a leader see no other failure.
+const FAILURES: [&str; 6] = ["abandoned", "no_space", "not_proposed", "refused", "too_large", "unknown"];
+
+/// The index of proposers that went away in [`FAILURES`].
+const ABANDONED: usize = 0;
 
 /// Durations by bucket.
 #[derive(Debug, Default)]
@@ -100,16 +104,48 @@ impl Durations {
     }
 }
 
+/// A proposal or a read of a client, under way: dropped before its end, it counts as failed.
+#[derive(Debug)]
+pub(crate) struct UnderWay<'a> {
+    /// `None` once it has ended.
+    failures: Option<&'a AtomicU64>,
+}
+
+impl UnderWay<'_> {
+    /// The work has ended, and its result is counted by itself.
+    pub(crate) fn end(mut self) {
+        self.failures = None;
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(failures) = self.failures {
+            failures.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Counters {
+    /// A client's proposal begins.
+    pub(crate) fn begin_proposal(&self) -> UnderWay<'_> {
+        UnderWay { failures: Some(&self.failures[ABANDONED]) }
+    }
+
+    /// A read begins.
+    pub(crate) fn begin_read(&self) -> UnderWay<'_> {
+        UnderWay { failures: Some(&self.failed_reads) }
+    }
+
     /// Counts the end of a proposal that took `duration`.
     pub(crate) fn note_proposal(&self, result: &Result<Outcome, ProposeError>, duration: Duration) {
         let failure = match result {
             Ok(_) => return self.proposals.observe(duration),
-            Err(ProposeError::NoSpace { .. }) => 0,
-            Err(ProposeError::NotProposed { .. }) => 1,
-            Err(ProposeError::Refused { .. }) => 2,
-            Err(ProposeError::TooLarge { .. }) => 3,
-            Err(ProposeError::Unknown { .. }) => 4,
+            Err(ProposeError::NoSpace { .. }) => 1,
+            Err(ProposeError::NotProposed { .. }) => 2,
+            Err(ProposeError::Refused { .. }) => 3,
+            Err(ProposeError::TooLarge { .. }) => 4,
+            Err(ProposeError::Unknown { .. }) => 5,
         };
         self.failures[failure].fetch_add(1, Ordering::Relaxed);
     }
@@ -191,6 +227,21 @@ mod tests {
         assert_eq!(counters.proposals.counts().count, 1);
         let failures: Vec<u64> =
             counters.failures.iter().map(|count| count.load(Ordering::Relaxed)).collect();
-        assert_eq!(failures, [0, 2, 0, 1, 1]);
+        assert_eq!(failures, [0, 0, 2, 0, 1, 1]);
+    }
+
+    #[test]
+    fn work_that_its_client_leaves_is_counted_as_failed() {
+        let counters = Counters::default();
+        counters.begin_proposal().end();
+        counters.begin_read().end();
+        let failed = |counters: &Counters| {
+            let counts = counters.counts();
+            (counts.proposals_failed[ABANDONED], counts.reads_failed)
+        };
+        assert_eq!(failed(&counters), (("abandoned", 0), 0));
+        drop(counters.begin_proposal());
+        drop(counters.begin_read());
+        assert_eq!(failed(&counters), (("abandoned", 1), 1));
     }
 }

@@ -27,6 +27,8 @@ pub struct Figures {
     pub history_memory_bytes: u64,
     /// Bytes of the history on the disk.
     pub history_disk_bytes: u64,
+    /// Snapshots of a leader that replaced the state, since the start.
+    pub snapshots_installed: u64,
 }
 
 impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
@@ -41,6 +43,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             log_bytes: first.map_or(0, |first| self.meter.lock().total(first)),
             history_memory_bytes: self.applied.state().history_bytes() as u64,
             history_disk_bytes: self.applied.past_bytes(),
+            snapshots_installed: self.applied.installed(),
         }
     }
 

@@ -62,8 +62,9 @@ impl<R: Runtime, D: Disk, T: Transport> Store for Handle<R, D, T> {
         transaction: Transaction,
         trace: Option<TraceContext>,
     ) -> Result<Outcome, ProposeError> {
-        let began = R::Instant::now();
+        let (began, under_way) = (R::Instant::now(), self.0.counters.begin_proposal());
         let result = self.0.propose_for_client(transaction, trace).await;
+        under_way.end();
         self.0.counters.note_proposal(&result, since::<R>(began));
         result
     }

@@ -4,8 +4,8 @@
 //! goes with forwarded proposals and with appends, beside them, so that what is stored and compared is the same with traces and
 //! without. Spans are a member's own: `log sync` from an append until it is durable, `apply` until the new state is published.
 //!
-//! Invariant: no decision depends on this map. While it is empty, each look-up is one atomic load; a context whose entry is never
-//! applied stays until [`TRACES_MAX`] newer ones push it out.
+//! Invariant: no decision depends on this map. While it is empty, each look-up is one atomic load. An entry that a new leader cuts off, or
+//! that comes in a snapshot, is never applied: the next look-up after [`LIFE_MICROS`] takes its context away.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use openraft::EntryPayload;
 use orch_proto::store as wire;
-use orch_spans::{Kind, Trace, TraceContext, now_micros};
-use parking_lot::Mutex;
+use orch_spans::{ActiveSpan, SpanKind, TraceContext, now_micros};
+use parking_lot::{Mutex, MutexGuard};
 use prost::Message;
 
 use crate::encoding::ProposalId;
@@ -23,6 +23,10 @@ use crate::member::consensus::Entry;
 /// Proposals noted since the map was last empty, the ended ones included; beyond this the oldest loses its context. A context is
 /// fifty bytes.
 const TRACES_MAX: usize = 1024;
+
+/// Time for which a context waits for its entry to be applied, in microseconds. A write that takes longer loses the spans of its end. By the
+/// clock of the spans: where that is set, contexts go early or late.
+const LIFE_MICROS: u64 = 30_000_000;
 
 /// The traces of proposals under way.
 #[derive(Debug, Default)]
@@ -33,16 +37,17 @@ pub(crate) struct Traces {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    contexts: BTreeMap<ProposalId, TraceContext>,
-    /// In the order in which they came, with those that have ended meanwhile: at most [`TRACES_MAX`].
-    order: VecDeque<ProposalId>,
+    /// Each with the time at which it was noted.
+    contexts: BTreeMap<ProposalId, (u64, TraceContext)>,
+    /// The times and proposals in the order in which they came, with those that have ended meanwhile: at most [`TRACES_MAX`].
+    order: VecDeque<(u64, ProposalId)>,
 }
 
 /// The traces of some entries at the beginning of work on them.
 pub(crate) struct Begun {
     at_micros: u64,
     /// Each with the index of its entry.
-    traces: Vec<(u64, Trace)>,
+    traces: Vec<(u64, ActiveSpan)>,
 }
 
 impl Traces {
@@ -51,16 +56,26 @@ impl Traces {
         if !orch_spans::is_on() || !context.is_sampled {
             return;
         }
+        let now = now_micros();
         let mut waiting = self.waiting.lock();
-        if waiting.contexts.insert(id, context).is_none() {
-            waiting.order.push_back(id);
+        if !waiting.contexts.contains_key(&id) {
+            waiting.contexts.insert(id, (now, context));
+            waiting.order.push_back((now, id));
         }
-        if waiting.order.len() > TRACES_MAX
-            && let Some(oldest) = waiting.order.pop_front()
-        {
-            waiting.contexts.remove(&oldest);
-        }
+        waiting.forget_old(now);
         self.has_some.store(true, Ordering::Relaxed);
+    }
+
+    /// The contexts of proposals under way; `None` where there are none.
+    fn waiting(&self) -> Option<MutexGuard<'_, Waiting>> {
+        if !self.has_some.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut waiting = self.waiting.lock();
+        waiting.forget_old(now_micros());
+        let has_some = !waiting.contexts.is_empty();
+        self.has_some.store(has_some, Ordering::Relaxed);
+        has_some.then_some(waiting)
     }
 
     /// Notes the traces that `marks`, of another member's message, name. `at` finds the encoded transaction at a position.
@@ -77,12 +92,9 @@ impl Traces {
     }
 
     /// A span of work on one encoded transaction, which begins now; `None`: it belongs to no recorded trace.
-    pub(crate) fn begin_one(&self, bytes: &Bytes) -> Option<(u64, Trace)> {
-        if !self.has_some.load(Ordering::Relaxed) {
-            return None;
-        }
-        let context = self.waiting.lock().contexts.get(&proposal_id(bytes)?).copied()?;
-        Some((now_micros(), Trace::of_remote(context)?))
+    pub(crate) fn begin_one(&self, bytes: &Bytes) -> Option<(u64, ActiveSpan)> {
+        let context = self.waiting()?.context(bytes)?;
+        Some((now_micros(), ActiveSpan::of_remote(context)?))
     }
 
     /// The traces of encoded transactions, with their positions, for another member.
@@ -90,12 +102,9 @@ impl Traces {
         &self,
         transactions: impl Iterator<Item = &'b Bytes>,
     ) -> Vec<wire::TraceMark> {
-        if !self.has_some.load(Ordering::Relaxed) {
-            return Vec::new();
-        }
-        let waiting = self.waiting.lock();
+        let Some(waiting) = self.waiting() else { return Vec::new() };
         let mark = |(position, bytes): (u32, &Bytes)| {
-            let context = waiting.contexts.get(&proposal_id(bytes)?)?.to_bytes().to_vec().into();
+            let context = waiting.context(bytes)?.to_bytes().to_vec().into();
             Some(wire::TraceMark { position, context })
         };
         (0..).zip(transactions).filter_map(mark).collect()
@@ -109,13 +118,10 @@ impl Traces {
 
     /// Work on `entries` begins. `None`: none of them belongs to a trace.
     pub(crate) fn begin(&self, entries: &[Entry]) -> Option<Begun> {
-        if !self.has_some.load(Ordering::Relaxed) {
-            return None;
-        }
-        let waiting = self.waiting.lock();
+        let waiting = self.waiting()?;
         let of = |entry: &Entry| {
-            let context = waiting.contexts.get(&proposal_id(transaction(entry)?)?)?;
-            Some((entry.log_id.index, Trace::of_remote(*context)?))
+            let context = waiting.context(transaction(entry)?)?;
+            Some((entry.log_id.index, ActiveSpan::of_remote(context)?))
         };
         let traces: Vec<_> = entries.iter().filter_map(of).collect();
         (!traces.is_empty()).then(|| Begun { at_micros: now_micros(), traces })
@@ -128,13 +134,11 @@ impl Traces {
 
     /// Forgets the trace of a proposal that is not sent, where it has one.
     pub(crate) fn forget_one(&self, id: ProposalId) {
-        if self.has_some.load(Ordering::Relaxed) {
-            self.forget_all([id]);
-        }
+        self.forget_all([id]);
     }
 
     fn forget_all(&self, ids: impl IntoIterator<Item = ProposalId>) {
-        let mut waiting = self.waiting.lock();
+        let Some(mut waiting) = self.waiting() else { return };
         for id in ids {
             waiting.contexts.remove(&id);
         }
@@ -145,12 +149,32 @@ impl Traces {
     }
 }
 
+impl Waiting {
+    /// The context of an encoded transaction.
+    fn context(&self, bytes: &Bytes) -> Option<TraceContext> {
+        self.contexts.get(&proposal_id(bytes)?).map(|(_, context)| *context)
+    }
+
+    /// Takes the contexts away that are too old at `now`, and the oldest one of too many.
+    fn forget_old(&mut self, now: u64) {
+        while let Some((noted, id)) = self.order.front().copied()
+            && (self.order.len() > TRACES_MAX || now.abs_diff(noted) > LIFE_MICROS)
+        {
+            self.order.pop_front();
+            // The proposal may have ended and been noted again.
+            if self.contexts.get(&id).is_some_and(|(at, _)| *at == noted) {
+                self.contexts.remove(&id);
+            }
+        }
+    }
+}
+
 impl Begun {
     /// The work, called `name`, has ended.
     pub(crate) fn end(self, name: &'static str) {
         let times = (self.at_micros, now_micros());
         for (index, trace) in self.traces {
-            trace.ended(Kind::Internal, name, times).with_number("revision", index).record();
+            trace.ended(SpanKind::Internal, name, times).with_number("revision", index).record();
         }
     }
 }
@@ -171,9 +195,16 @@ fn proposal_id(bytes: &Bytes) -> Option<ProposalId> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use orch_spans::{Sampling, Sources};
+
     use super::*;
     use crate::encoding::encode_transaction;
     use crate::transaction::Transaction;
+
+    /// The clock of the spans of this process.
+    static NOW: AtomicU64 = AtomicU64::new(1);
 
     fn id(sequence: u64) -> ProposalId {
         ProposalId { node: 1, incarnation: u64::MAX, sequence }
@@ -183,12 +214,13 @@ mod tests {
     #[test]
     fn a_trace_goes_with_its_proposal_and_the_oldest_ends_where_there_are_too_many() {
         let traces = Traces::default();
-        let context = TraceContext { trace: 5, span: 6, is_sampled: true };
+        let context = TraceContext { trace_id: 5, span_id: 6, is_sampled: true };
         let encoded = |sequence| encode_transaction(id(sequence), &Transaction::default(), 1);
         let all: Vec<Bytes> = (0..3).map(encoded).collect();
         traces.note(id(1), context);
         assert!(traces.of_transactions(all.iter()).is_empty(), "without a recorder nothing is noted");
-        orch_spans::install(orch_spans::Sampling::per_million(0), drop);
+        let sources = Sources { now_micros: || NOW.load(Ordering::Relaxed), random: || 1 };
+        orch_spans::install(Sampling::per_million(0), sources, drop);
         traces.note(id(2), TraceContext { is_sampled: false, ..context });
         assert!(traces.of_transactions(all.iter()).is_empty(), "a trace that is not recorded is not noted");
         let mark = |position, context: &[u8]| wire::TraceMark { position, context: context.to_vec().into() };
@@ -202,5 +234,19 @@ mod tests {
         }
         assert!(traces.of_transactions(all.iter()).is_empty(), "the oldest one is gone");
         assert_eq!(traces.waiting.lock().contexts.len(), TRACES_MAX);
+        // Of none of them comes an entry. While one is young the look-ups go on.
+        NOW.fetch_add(LIFE_MICROS / 2, Ordering::Relaxed);
+        traces.note(id(0), context);
+        NOW.fetch_add(LIFE_MICROS / 2 + 1, Ordering::Relaxed);
+        assert_eq!(traces.of_transactions(all.iter()).len(), 1);
+        let left = traces.waiting.lock().contexts.len();
+        assert_eq!(
+            (left, traces.waiting.lock().order.len()),
+            (1, 1),
+            "old contexts go with the next look-up"
+        );
+        NOW.fetch_add(LIFE_MICROS / 2, Ordering::Relaxed);
+        assert!(traces.of_transactions(all.iter()).is_empty());
+        assert!(!traces.has_some.load(Ordering::Relaxed), "each look-up is one load again");
     }
 }

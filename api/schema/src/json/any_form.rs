@@ -4,7 +4,7 @@
 //! declares, and nulls that mean absence. A value of the wrong type is kept for the rules to refuse, but of an object or a list
 //! where none is declared nothing stays inside. Defaults are not applied.
 
-use super::decode::{Decoder, Step};
+use super::decode::{Decoder, Nulls, Step};
 use super::error::{DecodeError, StrictError};
 use super::object::Level;
 use crate::budget::count_step;
@@ -18,12 +18,30 @@ impl<'s> Decoder<'s, '_> {
     /// Reads a field of a type that takes any form into `map`. Returns whether `map` has the field now.
     pub(super) fn field_of_any_form(&mut self, field: &'s Field, map: &mut Map) -> Result<bool, DecodeError> {
         let value = if self.null()? { Value::Null } else { self.any_form(&field.value)? };
-        let is_there = !value.is_null() || field.nullable;
+        let is_there = !value.is_null() || self.keeps_null(field);
         // A null that means absence takes the place of an earlier duplicate until the object has ended.
         if is_there || map.contains_key(&field.name) {
             map.insert(field.name.clone(), value);
         }
         Ok(is_there)
+    }
+
+    /// Whether null is a value of `field`, which belongs to a type that takes any form.
+    pub(super) fn keeps_null(&self, field: &Field) -> bool {
+        field.nullable || self.leaves_null(&field.value)
+    }
+
+    /// Whether a null of `ty`, which is not nullable, is left to the rules. Rules have nothing to say about a value without a type,
+    /// and built-in types such as the metadata read null as absence.
+    fn leaves_null(&self, ty: &ValueType) -> bool {
+        let takes_any_form = match ty.plain() {
+            ValueType::Object(id) => self.schema.get(*id).any_form,
+            ValueType::Untyped => false,
+            ValueType::Scalar(_) | ValueType::List { .. } | ValueType::Map { .. } | ValueType::Member(_) => {
+                true
+            }
+        };
+        self.nulls == Nulls::Kept && takes_any_form
     }
 
     /// Reads a value, which may be of another type than `ty`.
@@ -74,10 +92,11 @@ impl<'s> Decoder<'s, '_> {
 
     /// Reads a map. Null is no value, unless the type of its values says so or has a default, which comes later.
     fn map_of_any_form(&mut self, ty: &'s ValueType) -> Result<Value, DecodeError> {
-        let keeps_null = match ty {
+        let is_allowed = match ty {
             ValueType::Member(member) => member.nullable || member.default.is_some(),
             _ => false,
         };
+        let keeps_null = is_allowed || self.leaves_null(ty);
         self.open(b'{', "a map")?;
         let (mut map, mut has_absent) = (Map::new(), false);
         let mut more = !self.is_closed(b'}');

@@ -72,8 +72,30 @@ pub fn decode_json(
     json: &[u8],
     limits: Limits,
 ) -> Result<Decoded, DecodeError> {
+    decode_with(schema, type_id, json, limits, Nulls::Absence)
+}
+
+/// [`decode_json`] of the result of a server-side apply. In objects of types that take any form null stays a value, also
+/// where it is not allowed: the reference replaces it by the default, and otherwise leaves it to the rules to refuse
+/// (corpus, `sample.apply` of the project fluid).
+pub fn decode_applied(
+    schema: &Schema,
+    type_id: TypeId,
+    json: &[u8],
+    limits: Limits,
+) -> Result<Decoded, DecodeError> {
+    decode_with(schema, type_id, json, limits, Nulls::Kept)
+}
+
+fn decode_with(
+    schema: &Schema,
+    type_id: TypeId,
+    json: &[u8],
+    limits: Limits,
+    nulls: Nulls,
+) -> Result<Decoded, DecodeError> {
     let text = String::from_utf8_lossy(json);
-    let mut decoder = Decoder::new(schema, &text, limits);
+    let mut decoder = Decoder { nulls, ..Decoder::new(schema, &text, limits) };
     let ty = schema.get(type_id);
     let value = match decoder.reader.peek() {
         Some(b'n') => {
@@ -119,11 +141,21 @@ pub(crate) fn read_json_by_line(
     Ok((value, duplicate_messages(&decoder.duplicates, text)))
 }
 
+/// The meaning of a null in a type that takes any form, where null is no value of the type and has no default.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Nulls {
+    /// The member is absent.
+    Absence,
+    /// The member is null.
+    Kept,
+}
+
 /// The state of decoding one JSON text. Objects are decoded in `object.rs`, leaves in `leaf.rs`.
 pub(super) struct Decoder<'s, 'a> {
     pub(super) schema: &'s Schema,
     pub(super) reader: Reader<'a>,
     pub(super) limits: Limits,
+    pub(super) nulls: Nulls,
     pub(super) depth: usize,
     pub(super) held: MemoryCounter,
     pub(super) path: SmallVec<[Step<'s, 'a>; 16]>,
@@ -146,6 +178,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
             schema,
             reader: Reader::new(text),
             limits,
+            nulls: Nulls::Absence,
             depth: 0,
             held: MemoryCounter::new(limits.held_bytes_max),
             path: SmallVec::new(),

@@ -17,7 +17,7 @@ mod stored;
 mod text;
 
 pub use decode::read_json;
-pub use decode::{Decoded, Head, Limits, decode_json};
+pub use decode::{Decoded, Head, Limits, decode_applied, decode_json};
 pub(crate) use decode::{decode_untyped, read_json_by_line};
 pub(crate) use duplicates::{DUPLICATES_MAX, already_set};
 pub use encode::{encode_json, write_value};

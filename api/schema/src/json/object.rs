@@ -66,8 +66,9 @@ impl<'s, 'a> Decoder<'s, 'a> {
         }
         self.depth -= 1;
         if has_absent {
+            let keeps = |name: &str| ty.field(name).is_none_or(|field| self.keeps_null(field));
             // once: one pass for an object that has a null.
-            map.retain(|name, value| !value.is_null() || ty.field(name).is_none_or(|field| field.nullable));
+            map.retain(|name, value| !value.is_null() || keeps(name));
         }
         for at in ty.always_written().filter(|&at| !set.has(at)) {
             let field = &ty.fields[at];

@@ -62,7 +62,7 @@ impl<'s> Decoder<'s> {
             if !count_step() {
                 return Err(DecodeError::OverBudget);
             }
-            let is_here = |field: &&Field| field.number == number && *field.inlined_in == *inlined_in;
+            let is_here = |field: &&Field| field.number == number && field.inlined_in() == inlined_in;
             let field = match inlined_in {
                 [] => ty.numbered(number),
                 // few: the fields of one type.

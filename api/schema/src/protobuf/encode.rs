@@ -46,9 +46,9 @@ impl<'a> Encoder<'a> {
     fn members(self, members: &[Member<'a>], level: usize, out: &mut Vec<u8>) {
         let mut rest = members;
         while let Some((field, value)) = rest.first().filter(|_| count_step()) {
-            match field.inlined_in.get(level) {
+            match field.inlined_in().get(level) {
                 Some(&number) => {
-                    let same = |(field, _): &Member<'a>| field.inlined_in.get(level) == Some(&number);
+                    let same = |(field, _): &Member<'a>| field.inlined_in().get(level) == Some(&number);
                     let count = rest.iter().take_while(|member| same(member)).count();
                     write_nested(number, out, |out| self.members(&rest[..count], level + 1, out));
                     rest = &rest[count..];
@@ -140,7 +140,7 @@ impl<'a> Encoder<'a> {
 
 /// Position of a field on the wire: the numbers of the inlined messages around it, then its own.
 fn place(field: &Field) -> impl Iterator<Item = u32> + '_ {
-    field.inlined_in.iter().copied().chain([field.number])
+    field.inlined_in().iter().copied().chain([field.number])
 }
 
 /// Bytes of the tag of a length-delimited field.

@@ -120,7 +120,7 @@ fn lines(schema: &Schema, table: &ObjectType) -> Vec<String> {
     }
     let mut fields: BTreeMap<u32, String> = BTreeMap::new();
     for field in &table.fields {
-        match field.inlined_in.first() {
+        match field.inlined_in().first() {
             None => fields.insert(field.number, line(schema, field)),
             Some(number) => fields.insert(*number, format!("  {number} inline")),
         };
@@ -143,7 +143,7 @@ fn line(schema: &Schema, field: &Field) -> String {
     if let Some(atomic) = field.atomic {
         line.push_str(if atomic { " ownership=atomic" } else { " ownership=granular" });
     }
-    let patch = &field.patch;
+    let patch = field.patch();
     let directives = [(patch.merge, "merge"), (patch.replace, "replace"), (patch.retain_keys, "retainKeys")];
     let given: Vec<_> = directives.iter().filter(|(is_given, _)| *is_given).map(|(_, name)| *name).collect();
     if !given.is_empty() {
@@ -180,7 +180,7 @@ fn type_name(schema: &Schema, field: &Field, value: &ValueType) -> String {
         ValueType::List { item, .. } => format!("{}[]", type_name(schema, field, item)),
         ValueType::Map { value, .. } => format!("map<{}>", type_name(schema, field, value)),
         ValueType::Member(member) => type_name(schema, field, &member.value),
-        ValueType::Untyped => field.untyped_name.as_deref().unwrap_or("untyped").to_owned(),
+        ValueType::Untyped => field.untyped_name().unwrap_or("untyped").to_owned(),
     }
 }
 
@@ -195,7 +195,7 @@ fn values(value: &ValueType) -> Option<&[Box<str>]> {
 /// A field that is always written has its zero value as default. The facts do not repeat that of objects.
 fn published_default(field: &Field) -> Option<Value> {
     match (&field.default, &field.value) {
-        (Some(default), _) => Some(default.clone()),
+        (Some(default), _) => Some((**default).clone()),
         (
             None,
             ValueType::Scalar(
@@ -260,7 +260,7 @@ fn ephemeral_containers_merge_and_are_checked_like_containers() {
         let found = ephemeral.field(&field.name).unwrap_or_else(|| panic!("{} is missing", field.name));
         assert_eq!(line(schema, found), line(schema, field));
         assert_eq!(found.required, field.required, "{}", field.name);
-        assert_eq!(found.inlined_in.as_ref(), [1], "{}", field.name);
+        assert_eq!(found.inlined_in(), [1], "{}", field.name);
     }
     assert_eq!(ephemeral.fields.len(), table("core.v1.Container").fields.len() + 1);
 }

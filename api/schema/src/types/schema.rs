@@ -21,7 +21,7 @@ pub struct Schema {
     base: Option<Arc<Schema>>,
     /// Number of the base's types, and the id of the first own one.
     first: usize,
-    pub(super) types: Vec<ObjectType>,
+    pub(super) types: Box<[ObjectType]>,
     by_name: HashMap<Box<str>, TypeId>,
     amount_fields: AmountFields,
     resources: Vec<ResourceType>,
@@ -48,7 +48,7 @@ impl Schema {
         let named = ids.zip(&types).filter(|(_, ty)| !ty.name.is_empty());
         let by_name = named.map(|(id, ty)| (ty.name.clone(), TypeId(id))).collect();
         let amount_fields = AmountFields::of(&types, base.as_deref());
-        Self { base, first, amount_fields, types, by_name, resources: Vec::new() }
+        Self { base, first, amount_fields, types: types.into(), by_name, resources: Vec::new() }
     }
 
     /// The schema with the definitions of its resources.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use orch_raft::WrittenAs;
 use orch_raft::object::SharedObject;
 use orch_schema::value::Value;
+use orch_spans::ActiveSpan;
 
 use super::asked::Asked;
 use super::rules::Version;
@@ -60,11 +61,11 @@ pub(in crate::admission) async fn converted<'a>(
     object: Option<&'a Value>,
     version: &Version<'a>,
 ) -> Result<Converted<'a>, String> {
-    let own = asked.attributes.resource;
+    let (own, trace) = (asked.attributes.resource, asked.attributes.exchange.trace());
     Ok(Converted {
         version: Names::of(asked, version),
-        object: shown_in(own, version, object).await?,
-        old: shown_in(own, version, asked.attributes.old).await?,
+        object: shown_in(own, version, object, trace).await?,
+        old: shown_in(own, version, asked.attributes.old, trace).await?,
     })
 }
 
@@ -75,6 +76,7 @@ pub(in crate::admission) async fn converted<'a>(
 pub(in crate::admission) async fn stored_in(
     resource: &Resource,
     object: &SharedObject,
+    trace: Option<&ActiveSpan>,
 ) -> Result<Value, String> {
     let value: Value = serde_json::from_slice(&object.json).map_err(|error| error.to_string())?;
     let Some(staged) = resource.staged() else { return Ok(resource.to_version(value)) };
@@ -82,13 +84,18 @@ pub(in crate::admission) async fn stored_in(
     if written_as.version == staged.shown.version {
         return Ok(value);
     }
-    convert(staged, written_as.clone(), value).await
+    convert(staged, written_as.clone(), value, trace).await
 }
 
 /// `object`, which is in the form `from`, in the version of `to`.
-async fn convert(to: &Staged, from: Arc<WrittenAs>, object: Value) -> Result<Value, String> {
+async fn convert(
+    to: &Staged,
+    from: Arc<WrittenAs>,
+    object: Value,
+    trace: Option<&ActiveSpan>,
+) -> Result<Value, String> {
     let batch: Batch = std::iter::once(Piece { written_as: from, object }).collect();
-    let shown = to.converter.convert(batch, &to.shown).await.map_err(|failure| failure.to_string())?;
+    let shown = to.converter.convert(batch, &to.shown, trace).await.map_err(|failure| failure.to_string())?;
     shown.into_iter().next().ok_or_else(|| "the converter returned no object".to_owned())
 }
 
@@ -100,10 +107,11 @@ pub(in crate::admission) async fn back(
     own: &Resource,
     version: &Version<'_>,
     object: Value,
+    trace: Option<&ActiveSpan>,
 ) -> Result<Value, String> {
     let Version::Other(_, _, from) = version else { return Ok(own.to_rules(object)) };
     match (from.staged(), own.staged()) {
-        (Some(from), Some(own)) => convert(own, from.shown.clone(), object).await,
+        (Some(from), Some(own)) => convert(own, from.shown.clone(), object, trace).await,
         _ => Ok(from.to_rules(object)),
     }
 }
@@ -116,6 +124,7 @@ pub(in crate::admission) async fn shown_in<'a>(
     own: &Resource,
     version: &Version<'_>,
     object: Option<&'a Value>,
+    trace: Option<&ActiveSpan>,
 ) -> Result<Option<Cow<'a, Value>>, String> {
     let Some(object) = object else { return Ok(None) };
     let to = match version {
@@ -129,5 +138,5 @@ pub(in crate::admission) async fn shown_in<'a>(
     let (Version::Other(..), Some(from), Some(into)) = (version, own.staged(), to.staged()) else {
         return Ok(Some(Cow::Borrowed(object)));
     };
-    convert(into, from.shown.clone(), object.clone()).await.map(|shown| Some(Cow::Owned(shown)))
+    convert(into, from.shown.clone(), object.clone(), trace).await.map(|shown| Some(Cow::Owned(shown)))
 }

@@ -196,9 +196,9 @@ impl<'a> Mutating<'a> {
     ) -> Result<Option<After>, ApiError> {
         let Invocation { policy, binding, param, version } = invocation;
         let asked = self.write.asked;
-        let own = asked.attributes.resource;
-        let shown = shown_in(own, version, Some(object)).await;
-        let old = shown_in(own, version, asked.attributes.old).await;
+        let (own, trace) = (asked.attributes.resource, asked.attributes.exchange.trace());
+        let shown = shown_in(own, version, Some(object), trace).await;
+        let old = shown_in(own, version, asked.attributes.old, trace).await;
         let (Ok(Some(shown)), Ok(old)) = (shown, old) else {
             self.misconfigured(policy, Some(binding), "failed to convert object version");
             return Ok(None);
@@ -252,7 +252,7 @@ impl<'a> Mutating<'a> {
         if !is_dirty {
             return Ok(Some(After { object: None, is_dirty }));
         }
-        match back(own, version, shown).await {
+        match back(own, version, shown, trace).await {
             Ok(object) => Ok(Some(After { object: Some(object), is_dirty })),
             Err(reason) => Err(ApiError::Internal(reason)),
         }

@@ -8,6 +8,7 @@ use orch_raft::Key;
 use orch_raft::object::SharedObject;
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
+use orch_spans::ActiveSpan;
 
 use super::prepared::{ParamRef, Which};
 use crate::admission::matching::stored_in;
@@ -42,6 +43,7 @@ pub(super) async fn collect(
     reference: &ParamRef,
     namespace: &str,
     view: &View,
+    trace: Option<&ActiveSpan>,
 ) -> Result<Params, String> {
     let namespace = match (resource.namespaced, &*reference.namespace) {
         (true, "") if namespace.is_empty() => {
@@ -63,7 +65,7 @@ pub(super) async fn collect(
     }
     let mut params = Params::with_capacity(found.len());
     for object in found {
-        params.push(Some(stored_in(resource, &object).await?));
+        params.push(Some(stored_in(resource, &object, trace).await?));
     }
     Ok(params)
 }

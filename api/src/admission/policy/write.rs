@@ -50,7 +50,8 @@ impl<'a> Write<'a> {
             return Ok(vec![None]);
         };
         let resource = params::resource(self.asked.attributes, kind)?;
-        params::collect(resource, reference, self.asked.namespace, self.view).await
+        let trace = self.asked.attributes.exchange.trace();
+        params::collect(resource, reference, self.asked.namespace, self.view, trace).await
     }
 
     /// The result of `run`, an evaluation of `policy`, and its time: see [`Write::evaluate`].

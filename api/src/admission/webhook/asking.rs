@@ -13,7 +13,7 @@
 use orch_rules::expression::policy::{FailurePolicy, Input, Matched};
 use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
-use orch_spans::{Trace, TraceContext};
+use orch_spans::{ActiveSpan, TraceContext};
 
 use super::answer::{self, Answer, Fault};
 use super::health::Allotted;
@@ -142,7 +142,7 @@ impl<'a> Asking<'a> {
         let (attributes, webhook) = (self.attributes(), &*call.found.webhook);
         let began = self.callers.ambient.now();
         let span = attributes.exchange.begin_span();
-        let outcome = self.outcome(call, request, span.as_ref().map(Trace::context)).await;
+        let outcome = self.outcome(call, request, span.as_ref().map(ActiveSpan::context)).await;
         let now = self.callers.ambient.now();
         attributes.exchange.note_span(Step::Webhook, span, Some(&webhook.name), (began, now));
         let micros = now.0.saturating_sub(began.0);

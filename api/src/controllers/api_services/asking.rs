@@ -7,7 +7,8 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::future::{Either, select};
-use http::header::{ACCEPT, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use http::request::Builder;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Limited};
 use orch_raft::Store;
@@ -15,14 +16,16 @@ use orch_schema::value::Value;
 
 use super::super::client::Client;
 use crate::admission::View;
-use crate::aggregation::Remote;
-use crate::aggregation::identity::{aggregator, name_user};
+use crate::aggregation::identity::aggregator;
+use crate::aggregation::{Remote, own_request};
 
 /// Longest wait for an answer: the reference's.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// Bytes of a document that are read.
 const DOCUMENT_BYTES_MAX: usize = 3 << 20;
+
+const JSON: &str = "application/json";
 
 /// The answer of an aggregated server.
 pub(in crate::controllers) struct Answer {
@@ -34,14 +37,22 @@ pub(in crate::controllers) struct Answer {
 }
 
 /// The same before its document is read.
-pub(super) struct Unread {
+pub(in crate::controllers) struct Unread {
     /// Status code.
-    pub(super) code: u16,
+    pub(in crate::controllers) code: u16,
     content_type: String,
     /// By which the server knows this version of the document; empty where it says nothing.
     pub(super) etag: String,
     /// `None` where it is larger than its bound.
-    pub(super) body: Option<Bytes>,
+    pub(in crate::controllers) body: Option<Bytes>,
+}
+
+impl Unread {
+    fn read(self) -> Answer {
+        let Unread { code, content_type, body, .. } = self;
+        let document = body.and_then(|body| serde_json::from_slice::<Value>(&body).ok());
+        Answer { code, content_type, document }
+    }
 }
 
 impl Answer {
@@ -58,9 +69,29 @@ pub(in crate::controllers) async fn ask<S: Store>(
     asked: (Method, &str),
     accept: &str,
 ) -> Option<Answer> {
-    let Unread { code, content_type, body, .. } = ask_unless(client, remote, asked, (accept, "")).await?;
-    let document = body.and_then(|body| serde_json::from_slice::<Value>(&body).ok());
-    Some(Answer { code, content_type, document })
+    Some(ask_unread(client, remote, asked, accept).await?.read())
+}
+
+/// The same, without reading the document.
+pub(in crate::controllers) async fn ask_unread<S: Store>(
+    client: &Client<S>,
+    remote: &Remote,
+    asked: (Method, &str),
+    accept: &str,
+) -> Option<Unread> {
+    ask_unless(client, remote, asked, (accept, "")).await
+}
+
+/// The same, with a document of the media type `content_type` as what is sent.
+pub(in crate::controllers) async fn ask_with<S: Store>(
+    client: &Client<S>,
+    remote: &Remote,
+    (method, target): (Method, &str),
+    (content_type, document): (&str, &Value),
+) -> Option<Answer> {
+    let request = Request::builder().method(method).uri(target).header(ACCEPT, JSON);
+    let body = Body::from(document.to_string());
+    Some(send(client, remote, request.header(CONTENT_TYPE, content_type), body).await?.read())
 }
 
 /// The same, unless the document is still the one that the server knows as `etag`; empty: whatever it is.
@@ -70,19 +101,18 @@ pub(super) async fn ask_unless<S: Store>(
     (method, target): (Method, &str),
     (accept, etag): (&str, &str),
 ) -> Option<Unread> {
-    let (aggregation, brand) = (client.aggregation(), client.registry().brand);
-    let server = aggregation.locate(remote, &View::of(client.store()), brand, client.random()).ok()?;
-    let mut request = Request::builder()
-        .method(method)
-        .uri(target)
-        .header(HOST, server.authority())
-        .header(ACCEPT, accept)
-        .header(USER_AGENT, concat!("orch/", env!("CARGO_PKG_VERSION")));
+    let mut request = Request::builder().method(method).uri(target).header(ACCEPT, accept);
     if !etag.is_empty() {
         request = request.header(IF_NONE_MATCH, etag);
     }
-    let mut request = request.body(Body::empty()).ok()?;
-    name_user(request.headers_mut(), &aggregator(brand)).ok()?;
+    send(client, remote, request, Body::empty()).await
+}
+
+/// Sends `request` with `body`, once.
+async fn send<S: Store>(client: &Client<S>, remote: &Remote, request: Builder, body: Body) -> Option<Unread> {
+    let (aggregation, brand) = (client.aggregation(), client.registry().brand);
+    let server = aggregation.locate(remote, &View::of(client.store()), brand, client.random()).ok()?;
+    let request = own_request(&server, &aggregator(brand), request, body).ok()?;
     let relay = aggregation.relay()?.clone();
     let asking = async move {
         let (head, body) = relay.relay(server, request).await.ok()?.into_parts();

@@ -14,7 +14,7 @@ use std::time::Duration;
 use axum::body::Body;
 use futures::future::{Either, select};
 use http::Request;
-use http::header::{ACCEPT, HOST, USER_AGENT};
+use http::header::ACCEPT;
 use metrics::{counter, gauge};
 use orch_bounded::WarningLimit;
 use orch_raft::object::SharedObject;
@@ -31,8 +31,8 @@ use super::super::client::{Client, Moment, Place};
 use super::super::queue::Queue;
 use super::super::rounds::{Progress, Queued, Round, Rounds, end};
 use crate::admission::View;
-use crate::aggregation::identity::{aggregator, name_user};
-use crate::aggregation::{API_SERVICES, Remote};
+use crate::aggregation::identity::aggregator;
+use crate::aggregation::{API_SERVICES, Remote, own_request};
 use crate::error::ApiError;
 use crate::follow::{Applied, Derived};
 use crate::registry::Resource;
@@ -373,13 +373,9 @@ async fn ask<S: Store>(client: &Client<S>, view: &View, remote: &Remote) -> Resu
         failed(&url, &error.to_string())
     })?;
     let url = format!("https://{}{}", server.authority(), remote.path());
-    let request = Request::get(remote.path())
-        .header(HOST, server.authority())
-        .header(ACCEPT, "application/json")
-        .header(USER_AGENT, concat!("orch/", env!("CARGO_PKG_VERSION")))
-        .body(Body::empty());
-    let mut request = request.map_err(|error| failed(&url, &error.to_string()))?;
-    name_user(request.headers_mut(), &aggregator(brand)).map_err(|error| failed(&url, &error.to_string()))?;
+    let request = Request::get(remote.path()).header(ACCEPT, "application/json");
+    let request = own_request(&server, &aggregator(brand), request, Body::empty());
+    let request = request.map_err(|reason| failed(&url, &reason))?;
     let relay = aggregation.relay().ok_or_else(|| failed(&url, "there is no way to it"))?;
     let (answering, late) = (relay.relay(server, request), Box::pin(client.store().sleep(ANSWER_MAX)));
     match select(answering, late).await {

@@ -35,7 +35,6 @@ use self::status::{Surroundings, next, patch, restored};
 use super::client::{Client, Place};
 use super::queue::Queue;
 use super::rounds::{Progress, Queued, Round, Rounds, end};
-use super::turns::any_changed;
 use crate::definitions::{DEFINITIONS, outline_of, storage_of_definition};
 use crate::error::ApiError;
 use crate::follow::{Applied, Derived};
@@ -275,22 +274,6 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
             Some(carry_out(client, resource.clone(), name.clone(), object, plan))
         };
         rounds.start_all(due, plan).await?;
-    }
-}
-
-/// Completes when the definition called `name` is in force, or will not be: whether it is.
-pub(super) async fn settled<S: Store>(store: &S, name: &str) -> bool {
-    let mut changed = [store.subscribe(&Arc::from(DEFINITIONS))];
-    loop {
-        let definition = store.state().collection(DEFINITIONS).get(name).and_then(outline_of);
-        let Some(definition) = definition else { return false };
-        let is_refused = ConditionType::NamesAccepted.find(&definition).is_some()
-            && !ConditionType::NamesAccepted.is_true(&definition);
-        let is_established = ConditionType::Established.is_true(&definition);
-        if is_established || is_refused {
-            return is_established;
-        }
-        any_changed(&mut changed).await;
     }
 }
 

@@ -5,7 +5,8 @@
 //! has its uid: another kind, another namespace or a successor of the same name is another object. If an owner cannot
 //! be looked up (its kind is not served, or it is namespaced and the dependent is not) the dependent is left alone; where the kind
 //! is not served, until other kinds are. An owner whose end was seen is gone, also after its kind. Owners at aggregated servers are
-//! asked for ([`super::remote_owners`]), and nothing is done before their answers are there.
+//! asked for ([`super::remote_owners`]), and nothing is done before their answers are there. An owner that is deleted with `Orphan` or in
+//! the foreground stays until its dependents at such servers were looked for, too ([`super::elsewhere`]).
 //!
 //! The state must be no older than a read barrier: an object absent in it is gone for good, for no uid comes back.
 
@@ -18,6 +19,7 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 
+use super::elsewhere::{Holds, Purpose};
 use super::graph::{Graph, ObjectRef};
 use super::misplaced::CrossNamespaceOwner;
 use super::ownership::{FOREGROUND, ORPHAN, Ownership};
@@ -43,6 +45,8 @@ pub(super) struct Decision {
     pub questions: Vec<Asked>,
     /// An aggregated server keeps an owner: no change shows when that goes.
     pub is_owned_elsewhere: bool,
+    /// Dependents at aggregated servers keep this owner: no change shows when they go.
+    pub is_held_elsewhere: bool,
 }
 
 /// A write, conditional on the object's revision.
@@ -97,6 +101,8 @@ pub(super) struct View<'a> {
     pub registry: &'a Registry,
     /// Answers of aggregated servers about owners.
     pub owners: &'a RemoteOwners,
+    /// Owners that dependents at aggregated servers keep.
+    pub holds: &'a Holds,
 }
 
 impl View<'_> {
@@ -214,6 +220,8 @@ impl View<'_> {
         ownership: &Ownership,
     ) -> Result<Decision, serde_json::Error> {
         let uid = stored.index.uid.as_str();
+        // Asked for at once: other servers are looked at meanwhile.
+        let is_held_elsewhere = self.holds.keep(uid, Purpose::Orphan);
         let mut decision = Decision::default();
         for dependent in self.graph.dependents(uid).filter(|dependent| *dependent != object) {
             let Some(found) = dependent.find(self.state) else { continue };
@@ -224,7 +232,13 @@ impl View<'_> {
             }
         }
         if decision.actions.is_empty() {
-            return Ok(metadata(object, stored, json!({"finalizers": ownership.finalizers_without(ORPHAN)})));
+            return Ok(match is_held_elsewhere {
+                true => Decision { is_held_elsewhere, ..decision },
+                false => {
+                    let finalizers = ownership.finalizers_without(ORPHAN);
+                    metadata(object, stored, json!({"finalizers": finalizers}))
+                }
+            });
         }
         Ok(decision)
     }
@@ -237,6 +251,7 @@ impl View<'_> {
         ownership: &Ownership,
     ) -> Result<Decision, serde_json::Error> {
         let uid = stored.index.uid.as_str();
+        let is_held_elsewhere = self.holds.keep(uid, Purpose::Foreground);
         let mut blocked = false;
         let mut look = Vec::new();
         for dependent in self.graph.dependents(uid).filter(|dependent| *dependent != object) {
@@ -249,8 +264,8 @@ impl View<'_> {
                 break;
             }
         }
-        if blocked {
-            return Ok(Decision { look, ..Decision::default() });
+        if blocked || is_held_elsewhere {
+            return Ok(Decision { look, is_held_elsewhere, ..Decision::default() });
         }
         let finalizers = ownership.finalizers_without(FOREGROUND);
         let decision = metadata(object, stored, json!({"finalizers": finalizers}));
@@ -266,7 +281,8 @@ impl View<'_> {
         if let Some(server) = self.owners.server(reference) {
             let question = Question::of(server, reference, dependent.namespace());
             let answer = self.owners.answer(&question, stored.revision);
-            return Ok(remote_owner(answer, reference.text("uid")));
+            let took_along = self.owners.took_along(server, reference);
+            return Ok(remote_owner(answer, reference.text("uid"), took_along));
         }
         let Some(resource) = self.resource(reference) else {
             // The end of the owner was seen, and after it that of its kind.
@@ -316,13 +332,14 @@ impl Action {
     }
 }
 
-/// The owner with `uid`, of which an aggregated server says `answer`.
-fn remote_owner(answer: Option<&Answer>, uid: &str) -> Owner {
+/// The owner with `uid`, of which an aggregated server says `answer`. `took_along`: where it is absent, it took its dependents along.
+fn remote_owner(answer: Option<&Answer>, uid: &str, took_along: bool) -> Owner {
+    let absent = if took_along { Owner::Absent } else { Owner::Unknown };
     match answer {
         None => Owner::Unasked,
         Some(Answer::Unknown) => Owner::Unknown,
-        Some(Answer::Missing) => Owner::Absent,
-        Some(Answer::Found { uid: found, .. }) if found != uid => Owner::Absent,
+        Some(Answer::Missing) => absent,
+        Some(Answer::Found { uid: found, .. }) if found != uid => absent,
         Some(Answer::Found { is_waiting: true, .. }) => Owner::WaitingForDependents,
         Some(Answer::Found { is_waiting: false, .. }) => Owner::Live,
     }

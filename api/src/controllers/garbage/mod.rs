@@ -8,16 +8,19 @@
 //!     changes -> graph -> queue -> (barrier) -> decide -> write -> changes ...
 //!
 //! Writes go on between turns: one that hangs holds up its own object alone. So do questions to aggregated servers, which keep
-//! owners, too; a dependent is decided on when they are answered. Dependents that such servers keep are theirs to collect.
+//! owners, too; a dependent is decided on when they are answered. Dependents that such servers keep are looked for beside all that
+//! ([`elsewhere`]).
 //!
 //! Events are left out, as owners and as dependents: they expire.
 
 mod decide;
 mod edges;
+mod elsewhere;
 mod graph;
 mod misplaced;
 mod ownership;
 mod remote_owners;
+mod sightings;
 #[cfg(test)]
 mod tests;
 
@@ -25,12 +28,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::select;
 use orch_bounded::WarningLimit;
 use orch_raft::{Revision, State, Store};
 use orch_schema::json;
 use tokio::sync::Semaphore;
 
 use self::decide::{Action, Decision, View, Write};
+use self::elsewhere::Holds;
 use self::graph::{ObjectRef, Watched};
 use self::misplaced::{CrossNamespaceOwner, report};
 use self::ownership::Ownership;
@@ -69,13 +74,24 @@ const CONCURRENT_WRITES_MAX: usize = 32;
 /// Tries to delete an object that keeps changing in ways that do not matter here; then it is decided on again.
 const TRIES_MAX: usize = 4;
 
+/// Time after which an owner is looked at again that dependents at aggregated servers keep.
+const HELD: Duration = Duration::from_secs(1);
+
 /// Storage resources that the collector leaves out.
 const IGNORED: [&str; 1] = ["events"];
 
-/// Collects garbage. Completes only with an error.
+/// Collects garbage, here and at aggregated servers. Completes only with an error.
 pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
-    let store = client.store();
     client.newest().await?;
+    let holds = Holds::default();
+    elsewhere::begin(client, &holds).await;
+    let (here, elsewhere) = (Box::pin(collect(client, &holds)), Box::pin(elsewhere::run(client, &holds)));
+    select(here, elsewhere).await.factor_first().0
+}
+
+/// Collects what this server keeps. Completes only with an error.
+async fn collect<S: Store>(client: &Client<S>, holds: &Holds) -> Result<Infallible, ApiError> {
+    let store = client.store();
     client.follow_definitions().await;
     let served = client.follow();
     let storages = storages(served.seen());
@@ -111,7 +127,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
             let servers = client.aggregation().all(&applied).await;
             let watched = follower.advance(&applied);
             watched.owners.refresh(servers, &registry, store.elapsed());
-            for decided in decide_all(client, &applied.state, &registry, watched, due) {
+            for decided in decide_all((client, holds), &applied.state, &registry, watched, due) {
                 writes_under_way += decided.actions.len();
                 turns.start(carry_out(client, (&places, &asking), decided));
             }
@@ -171,7 +187,7 @@ struct Ended {
 
 /// The decisions on `due` that ask for writes. Objects beyond [`WRITES_MAX`] go back to the queue.
 fn decide_all<S: Store>(
-    client: &Client<S>,
+    (client, holds): (&Client<S>, &Holds),
     state: &State,
     registry: &Registry,
     watched: &mut Watched,
@@ -184,7 +200,7 @@ fn decide_all<S: Store>(
             queue.put_back(&cause, Duration::ZERO);
             continue;
         }
-        let view = View { state, graph: &watched.graph, registry, owners: &watched.owners };
+        let view = View { state, graph: &watched.graph, registry, owners: &watched.owners, holds };
         match view.decide(&cause) {
             Ok(Decision { questions, .. }) if !questions.is_empty() => {
                 let questions = watched.owners.begin(questions);
@@ -199,7 +215,15 @@ fn decide_all<S: Store>(
                     }),
                 }
             }
-            Ok(Decision { actions, look, misplaced, unserved, is_owned_elsewhere, .. }) => {
+            Ok(Decision {
+                actions,
+                look,
+                misplaced,
+                unserved,
+                is_owned_elsewhere,
+                is_held_elsewhere,
+                ..
+            }) => {
                 if unserved {
                     watched.await_kinds(cause.clone());
                 }
@@ -207,9 +231,8 @@ fn decide_all<S: Store>(
                 look.iter().for_each(|next| queue.add(next, Duration::ZERO));
                 if actions.is_empty() && misplaced.is_none() {
                     queue.done(&cause);
-                    if is_owned_elsewhere {
-                        queue.add(&cause, AGAIN);
-                    }
+                    let again = is_held_elsewhere.then_some(HELD).or(is_owned_elsewhere.then_some(AGAIN));
+                    again.iter().for_each(|wait| queue.add(&cause, *wait));
                     continue;
                 }
                 writes += actions.len();

@@ -1,7 +1,7 @@
 //! Owners that aggregated servers keep.
 //!
 //! Owns asking for them, and what was answered. An owner is absent only where its live server says in a Status that there is no
-//! object of this name, or shows one with another uid. A server that is away, hangs, or answers anything else says nothing, and
+//! object of this name, or shows one with another uid, and gone only if this leader once saw it there ([`super::sightings`]). A server that is away, hangs, or answers anything else says nothing, and
 //! the dependent stays. No change of the state shows when such an owner goes: its dependents are looked at again each minute.
 //!
 //! Invariant: an answer counts for a dependent only if the dependent was stored, as it is, before the question: an object of
@@ -17,10 +17,10 @@ use orch_raft::{Revision, Store};
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 use parking_lot::Mutex;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::Semaphore;
 
-use super::ownership::FOREGROUND;
+use super::ownership::{FOREGROUND, ORPHAN};
+use super::sightings::Sightings;
 use crate::aggregation::Remote;
 use crate::aggregation::described::Description;
 use crate::controllers::api_services::asking::{self, ask};
@@ -45,6 +45,9 @@ const ASKS_MAX: usize = 16;
 /// Questions that one look at a dependent asks. The rest are asked by the next looks.
 pub(super) const QUESTIONS_MAX: usize = 16;
 
+/// Bytes of a name.
+const NAME_BYTES_MAX: usize = 253;
+
 /// A question for an owner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Question {
@@ -63,6 +66,8 @@ pub(super) enum Answer {
         uid: String,
         /// It is being deleted in the foreground.
         is_waiting: bool,
+        /// It is being deleted, and its dependents are to stay.
+        is_orphaning: bool,
     },
     Missing,
     /// The answer does not count.
@@ -88,6 +93,7 @@ pub(super) struct RemoteOwners {
     servers: HashMap<String, Arc<Remote>>,
     known: BTreeMap<Question, Known>,
     under_way: BTreeSet<Question>,
+    sightings: Sightings,
 }
 
 /// The places of questions, and the servers that did not answer.
@@ -98,6 +104,11 @@ pub(super) struct Asking {
 }
 
 impl Question {
+    /// Name of the APIService.
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
     /// The question for the owner that `reference` names, of a dependent in `namespace`.
     pub(super) fn of(server: &Remote, reference: &Value, namespace: &str) -> Question {
         Question {
@@ -132,6 +143,11 @@ impl RemoteOwners {
         (written <= known.as_of && is_young).then_some(&known.answer)
     }
 
+    /// Whether the owner that `reference` names, which its server does not have, takes its dependents along.
+    pub(super) fn took_along(&self, server: &Remote, reference: &Value) -> bool {
+        self.sightings.took_along(&server.name, reference.text("uid"))
+    }
+
     /// Those of `questions` that nobody is asking; they are under way from now on.
     pub(super) fn begin(&mut self, questions: Vec<Asked>) -> Vec<Asked> {
         let mut begun = questions;
@@ -144,6 +160,7 @@ impl RemoteOwners {
     pub(super) fn end(&mut self, answers: Vec<(Question, Answer)>, as_of: Revision, now: Duration) {
         for (question, answer) in answers {
             self.under_way.remove(&question);
+            self.sightings.note(&question.server, &answer);
             self.known.insert(question, Known { answer, as_of, at: now });
         }
     }
@@ -195,17 +212,23 @@ fn path<S: Store>(client: &Client<S>, remote: &Remote, question: &Question) -> O
     let Some(Description::Current(resources)) = client.aggregation().descriptions().find(&remote.name) else {
         return None;
     };
+    if !is_segment(&question.name) || !(question.namespace.is_empty() || is_segment(&question.namespace)) {
+        return None;
+    }
     // once: the resources of one group and version, whose number is bounded, for a question that goes over a network.
     let resource = resources.iter().find(|resource| is_of_kind(resource, &remote.group, &question.kind))?;
-    let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-    let (plural, name) = (encoded(resource.text("resource")), encoded(&question.name));
-    match (resource.text("scope"), &*question.namespace) {
-        ("Namespaced", "") => None,
-        ("Namespaced", namespace) => {
-            Some(format!("{}/namespaces/{}/{plural}/{name}", remote.path(), encoded(namespace)))
-        }
-        _ => Some(format!("{}/{plural}/{name}", remote.path())),
-    }
+    let namespace = match (resource.text("scope"), &*question.namespace) {
+        ("Namespaced", "") => return None,
+        ("Namespaced", namespace) => namespace,
+        _ => "",
+    };
+    Some(remote.object(namespace, resource.text("resource"), &question.name))
+}
+
+/// Whether `text` is a name, and a segment of a path that no server reads as another path: clients write owner references.
+fn is_segment(text: &str) -> bool {
+    let is_special = |byte: u8| byte.is_ascii_control() || matches!(byte, b'/' | b'\\' | b'%' | b';');
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && !matches!(text, "." | "..") && !text.bytes().any(is_special)
 }
 
 /// Whether the objects of a resource, an item of aggregated discovery, are of `kind`.
@@ -225,9 +248,13 @@ fn read(answer: &asking::Answer, question: &Question) -> Answer {
                 return Answer::Unknown;
             }
             // few: the finalizers of one object, of a document of bounded size.
-            let is_held = metadata.texts("finalizers").contains(&FOREGROUND);
-            let is_waiting = is_held && !metadata.is_empty_at("deletionTimestamp");
-            Answer::Found { uid: metadata.text("uid").to_owned(), is_waiting }
+            let is_held = |finalizer: &str| metadata.texts("finalizers").contains(&finalizer);
+            let is_terminating = !metadata.is_empty_at("deletionTimestamp");
+            Answer::Found {
+                uid: metadata.text("uid").to_owned(),
+                is_waiting: is_terminating && is_held(FOREGROUND),
+                is_orphaning: is_terminating && is_held(ORPHAN),
+            }
         }
         // A server that does not know the path answers a 404, too: the object has to be named.
         404 if document.text("kind") == "Status"
@@ -260,12 +287,15 @@ mod tests {
         assert_eq!(answer(404, Some(status("w"))), Answer::Missing);
         let widget =
             |name: &str, uid: &str| json!({"kind": "Widget", "metadata": {"name": name, "uid": uid}});
-        let found = |is_waiting| Answer::Found { uid: "u".to_owned(), is_waiting };
-        assert_eq!(answer(200, Some(widget("w", "u"))), found(false));
+        let found =
+            |is_waiting, is_orphaning| Answer::Found { uid: "u".to_owned(), is_waiting, is_orphaning };
+        assert_eq!(answer(200, Some(widget("w", "u"))), found(false, false));
         let mut leaving = widget("w", "u");
         leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         leaving["metadata"]["finalizers"] = json!([FOREGROUND]);
-        assert_eq!(answer(200, Some(leaving)), found(true));
+        assert_eq!(answer(200, Some(leaving.clone())), found(true, false));
+        leaving["metadata"]["finalizers"] = json!([ORPHAN]);
+        assert_eq!(answer(200, Some(leaving)), found(false, true));
         for (code, document) in [
             (404, None),
             (404, Some(Value::Null)),
@@ -278,6 +308,25 @@ mod tests {
             (200, Some(widget("w", ""))),
         ] {
             assert_eq!(answer(code, document.clone()), Answer::Unknown, "{code} {document:?}");
+        }
+    }
+
+    #[test]
+    fn only_names_are_asked_for() {
+        let long = "a".repeat(NAME_BYTES_MAX + 1);
+        for (name, is_asked) in [
+            ("a", true),
+            ("a.b-c", true),
+            ("a:b", true),
+            ("", false),
+            (".", false),
+            ("..", false),
+            ("a/b", false),
+            ("a%2fb", false),
+            (&*long, false),
+            (&long[1..], true),
+        ] {
+            assert_eq!(is_segment(name), is_asked, "{name}");
         }
     }
 

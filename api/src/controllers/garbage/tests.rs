@@ -514,11 +514,18 @@ async fn dependents_of_one_aggregated_owner_ask_once_and_another_uid_is_another_
         let secret = json!({"metadata": {"name": format!("d-{at}"), "ownerReferences": [owner.clone()]}});
         fixture.create("secrets", "n", secret).await;
     }
-    server.tell(200, widget("u"));
-    run_for(&fixture, 20).await;
-    assert!(server.asked.load(Ordering::Relaxed) < 20, "{server:?}");
-    assert_eq!(fixture.state().collection("secrets").len(), 201);
     server.tell(200, widget("another"));
-    run_for(&fixture, 20).await;
-    assert!(fixture.state().collection("secrets").is_empty());
+    let client = fixture.client();
+    let steps = async {
+        let sleep = |seconds| fixture.store().sleep(Duration::from_secs(seconds));
+        sleep(20).await;
+        assert!(server.asked.load(Ordering::Relaxed) < 20, "{server:?}");
+        assert_eq!(fixture.state().collection("secrets").len(), 201, "theirs may be yet to come");
+        server.tell(200, widget("u"));
+        sleep(AGAIN.as_secs()).await;
+        server.tell(200, widget("another"));
+        sleep(AGAIN.as_secs() + 5).await;
+        assert!(fixture.state().collection("secrets").is_empty());
+    };
+    fixture.beside(run(&client), steps).await;
 }

@@ -9,7 +9,6 @@ use http::Method;
 use orch_raft::Store;
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::conditions::Findings;
 use crate::aggregation::Remote;
@@ -47,7 +46,7 @@ async fn empty_one<S: Store>(client: &Client<S>, remote: Arc<Remote>, namespace:
     };
     for resource in resources.iter().filter(|resource| is_deletable(resource)) {
         let name = resource.text("resource");
-        let path = path(&remote, namespace, name);
+        let path = remote.collection(namespace, name);
         let json = "application/json";
         let deleted = ask(client, &remote, (Method::DELETE, &path), json).await;
         let left = ask(client, &remote, (Method::GET, &path), json).await;
@@ -77,11 +76,6 @@ fn is_deletable(resource: &Value) -> bool {
     // few: the verbs of one resource, of a document of bounded size.
     let has = |verb: &str| verbs.contains(&verb);
     resource.text("scope") == "Namespaced" && has("deletecollection") && has("list")
-}
-
-fn path(remote: &Remote, namespace: &str, resource: &str) -> String {
-    let resource = utf8_percent_encode(resource, NON_ALPHANUMERIC);
-    format!("{}/namespaces/{namespace}/{resource}", remote.path())
 }
 
 /// The words of the reference's client for a group and version whose server does not answer.

@@ -6,10 +6,12 @@ use orch_proto::brand::ORCH;
 use orch_raft::Revision;
 use orch_rules::validate::tree::Tree;
 use orch_schema::json;
+use orch_spans::{Parent, Text};
 use parking_lot::Mutex;
 
 use super::*;
 use crate::ambient::SystemAmbient;
+use crate::testing::{placed, spans_of};
 
 /// Answers a document.
 type Answering = Box<dyn Fn(&Value) -> Result<Value, Unposted> + Send + Sync>;
@@ -17,6 +19,8 @@ type Answering = Box<dyn Fn(&Value) -> Result<Value, Unposted> + Send + Sync>;
 struct Fake {
     answer: Answering,
     asked: Arc<Mutex<Vec<Value>>>,
+    /// The spans that the calls are.
+    traces: Arc<Mutex<Vec<TraceContext>>>,
 }
 
 impl fmt::Debug for Fake {
@@ -26,7 +30,13 @@ impl fmt::Debug for Fake {
 }
 
 impl Post for Fake {
-    fn post(&self, document: Bytes, _: Duration) -> BoxFuture<'static, Result<Bytes, Unposted>> {
+    fn post(
+        &self,
+        document: Bytes,
+        _: Duration,
+        trace: Option<TraceContext>,
+    ) -> BoxFuture<'static, Result<Bytes, Unposted>> {
+        self.traces.lock().extend(trace);
         let document: Value = serde_json::from_slice(&document).unwrap();
         let answer = (self.answer)(&document).map(|answer| Bytes::from(answer.to_string()));
         self.asked.lock().push(document);
@@ -39,7 +49,7 @@ fn hook(
     answer: impl Fn(&Value) -> Result<Value, Unposted> + Send + Sync + 'static,
 ) -> (Hook, Arc<Mutex<Vec<Value>>>) {
     let asked = Arc::<Mutex<Vec<Value>>>::default();
-    let post = Arc::new(Fake { answer: Box::new(answer), asked: asked.clone() });
+    let post = Arc::new(Fake { answer: Box::new(answer), asked: asked.clone(), traces: Arc::default() });
     let way = Reviews::of(&ORCH, &["v1"]).map(|reviews| Way { reviews, post, parts: parts() });
     (Hook::new(widgets(), way), asked)
 }
@@ -85,7 +95,7 @@ fn right(document: &Value, change: impl Fn(usize, &mut Value)) -> Value {
 }
 
 async fn ask(hook: &Hook, batch: Batch, to: &str) -> Result<Converted, String> {
-    hook.convert(batch, &form(to)).await.map_err(|Failure(text)| text)
+    hook.convert(batch, &form(to), None).await.map_err(|Failure(text)| text)
 }
 
 async fn refusal(count: usize, change: impl Fn(usize, &mut Value) + Send + Sync + 'static) -> String {
@@ -112,6 +122,32 @@ async fn objects_come_back_in_order_with_their_own_metadata() {
     assert_eq!(request.items("objects")[1]["apiVersion"], "g.example.com/v1");
 }
 
+#[tokio::test]
+async fn each_question_is_a_span_of_the_request_and_the_server_is_told_of_it() {
+    let (place, _) = placed(0x75);
+    let request = ActiveSpan::begin(Parent::Caller(place)).unwrap();
+    let is_too_large = |document: &Value| document.at("request").items("objects").len() > 1;
+    let traces = Arc::<Mutex<Vec<TraceContext>>>::default();
+    let answer = move |document: &Value| match is_too_large(document) {
+        true => Err(Unposted { reason: "large".to_owned(), is_too_large: true }),
+        false => Ok(right(document, |_, _| {})),
+    };
+    let post = Arc::new(Fake { answer: Box::new(answer), asked: Arc::default(), traces: traces.clone() });
+    let way = Reviews::of(&ORCH, &["v1"]).map(|reviews| Way { reviews, post, parts: parts() });
+    let hook = Hook::new(widgets(), way);
+    hook.convert(pieces(2), &form("v2"), Some(&request)).await.unwrap();
+    let spans = spans_of(0x75);
+    assert!(spans.iter().all(|span| span.name == "conversion webhook"), "{spans:#?}");
+    assert!(spans.iter().all(|span| span.parent == Some(request.context().span_id)), "{spans:#?}");
+    let failures = spans.iter().map(|span| span.failure.as_ref().map(Text::as_str));
+    assert_eq!(failures.collect::<Vec<_>>(), [Some("the answer is too large"), None, None]);
+    assert!(format!("{:?}", spans[0].attributes).contains("widgets.g.example.com"), "{spans:#?}");
+    assert_eq!(*traces.lock(), spans.iter().map(|span| span.context).collect::<Vec<_>>());
+    // Without a trace the same questions have no spans.
+    hook.convert(pieces(2), &form("v2"), None).await.unwrap();
+    assert_eq!((spans_of(0x75).len(), traces.lock().len()), (3, 3));
+}
+
 /// A clock that the answers of a test move.
 #[derive(Debug, Default)]
 struct Moved(AtomicUsize);
@@ -121,7 +157,12 @@ struct Moved(AtomicUsize);
 struct Slow(Arc<Moved>, Arc<Mutex<Vec<u64>>>);
 
 impl Post for Slow {
-    fn post(&self, _: Bytes, timeout: Duration) -> BoxFuture<'static, Result<Bytes, Unposted>> {
+    fn post(
+        &self,
+        _: Bytes,
+        timeout: Duration,
+        _: Option<TraceContext>,
+    ) -> BoxFuture<'static, Result<Bytes, Unposted>> {
         self.1.lock().push(timeout.as_secs());
         self.0.0.fetch_add(11_000_000, Ordering::Relaxed);
         let unposted = Unposted { reason: "large".to_owned(), is_too_large: true };

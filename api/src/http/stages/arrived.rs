@@ -98,10 +98,17 @@ impl<S: Store> Api<S> {
         arrived.first = self.served();
     }
 
-    /// Has `arrived` see the newest definitions of the cluster; `false`: no quorum told of them.
+    /// Has `arrived` see the newest definitions of the cluster, with that of its own resource in force unless that is refused or takes
+    /// too long; `false`: no quorum told of them.
     pub(super) async fn refresh_definitions(&self, arrived: &Arrived) -> bool {
         let Pipeline { store, served, definitions, .. } = &*self.pipeline;
         let is_newest = definitions.refresh(store, served).await;
+        if let Some(Declarable::Resource(target)) = Declarable::of(&arrived.path) {
+            let name = format!("{}.{}", target.resource, target.group);
+            let left = arrived.exchange.time_left(store.elapsed());
+            definitions.settle_named(store, &name, left).await;
+            definitions.catch_up(store, served).await;
+        }
         // A request looks once.
         let _ = arrived.renewed.set(self.served());
         is_newest

@@ -4,9 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use http::{Method, Request, Response};
+use orch_proto::brand::ORCH;
 use orch_rules::Action;
 use orch_schema::json;
 use orch_schema::value::Value;
@@ -14,8 +17,14 @@ use parking_lot::Mutex;
 
 use super::audits::{MemorySink, auditor};
 use super::{Api, Features, Server, pipeline};
-use crate::admission::{Additions, Attributes, Chain, Operation, Plugin, Refusal, Ruling, View, rule};
+use crate::admission::{
+    Additions, Attributes, Chain, NamespaceMaker, Operation, Plugin, PluginSelection, Refusal, Ruling,
+    Settings, View, rule,
+};
+use crate::ambient::Ambient;
 use crate::connect::{BackendError, Backends, Connector, Destination, Reach};
+use crate::webhook::testing::Answering;
+use crate::webhook::{Call, Caller, Routing, Webhooks};
 
 const PODS: &str = "/api/v1/namespaces/ns/pods";
 
@@ -68,7 +77,12 @@ async fn server(backends: Scripted) -> (Server, Arc<Scripted>) {
 
 /// The same with these plugins.
 async fn server_with(backends: Scripted, admission: Chain) -> (Server, Arc<Scripted>) {
-    let (server, backends) = (Server::new().await, Arc::new(backends));
+    server_over(Server::new().await, backends, admission).await
+}
+
+/// The same over the store of `server`.
+async fn server_over(server: Server, backends: Scripted, admission: Chain) -> (Server, Arc<Scripted>) {
+    let backends = Arc::new(backends);
     let mut pipeline = pipeline(server.store.clone(), server.clock.clone(), Features::default());
     pipeline.admission = admission;
     let api = Api::new(Arc::new(pipeline), server.stopping.clone());
@@ -290,6 +304,63 @@ async fn connections_pass_admission_with_their_options() {
         assert_eq!(noted, if note.is_empty() { vec![] } else { vec![note] }, "{path}");
     }
     assert_eq!(backends.requests.lock().len(), 2, "what is refused reaches no backend");
+}
+
+/// The configuration `name` of a webhook on connections to `exec`.
+fn on_exec(name: &str) -> Value {
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CONNECT"], "resources": ["pods/exec"]});
+    json!({"metadata": {"name": name}, "webhooks": [{
+        "name": format!("{name}.example.com"), "clientConfig": {"url": format!("https://hook.example/{name}")},
+        "rules": [rule], "sideEffects": "None", "admissionReviewVersions": ["v1"],
+    }]})
+}
+
+#[tokio::test(start_paused = true)]
+async fn webhooks_change_and_refuse_connections_by_their_options() {
+    let asked = |call: &Call| -> Value { serde_json::from_slice(&call.document).unwrap() };
+    let caller = Answering::new(move |call| {
+        let review = asked(call);
+        let request = &review["request"];
+        let changes = call.url.target.starts_with("/change");
+        let mut response =
+            json!({"uid": request["uid"].clone(), "allowed": changes || request["name"] != "q"});
+        if changes {
+            let patch = json!([{"op": "add", "path": "/container", "value": "x"}]).to_string();
+            response["patchType"] = json!("JSONPatch");
+            response["patch"] = json!(STANDARD.encode(patch));
+        }
+        let head =
+            json!({"kind": "AdmissionReview", "apiVersion": "admission.orch.io/v1", "response": response});
+        Ok((200, head.to_string()))
+    });
+    let server = Server::new().await;
+    let ambient: Arc<dyn Ambient> = server.clock.clone();
+    let hooks: Arc<dyn Caller> = Arc::new(caller.clone());
+    let webhooks =
+        Webhooks::new(hooks, server.store.clone(), ambient.clone(), &ORCH, Routing::ClusterAddress);
+    let selection = PluginSelection::parse(&[], &["ServiceAccount".to_owned()]).unwrap();
+    let settings = Settings { selection, ..Settings::default() };
+    let chain = Chain::configured(settings, &ambient, &NamespaceMaker::default(), &webhooks);
+    let (server, _) = server_over(server, Scripted { code: 200, ..Scripted::default() }, chain).await;
+    let group = "/apis/admissionregistration.orch.io/v1";
+    server.create(&format!("{group}/mutatingwebhookconfigurations"), on_exec("change")).await;
+    server.create(&format!("{group}/validatingwebhookconfigurations"), on_exec("judge")).await;
+    for (pod, text) in [
+        ("two", "pod two does not have a host assigned"),
+        ("q", "admission webhook \"judge.example.com\" denied the request without explanation"),
+    ] {
+        let answered = server.get(&format!("{PODS}/{pod}/exec?command=ls")).await;
+        assert_eq!((answered.code.as_u16(), message(&answered.text).as_str()), (400, text));
+    }
+    let calls = caller.calls();
+    let paths: Vec<&str> = calls.iter().map(|call| call.url.target.split('?').next().unwrap()).collect();
+    assert_eq!(paths, ["/change", "/judge", "/change", "/judge"]);
+    let shown = &asked(&calls[1])["request"];
+    assert_eq!((&shown["operation"], &shown["subResource"]), (&json!("CONNECT"), &json!("exec")));
+    assert_eq!((&shown["kind"]["kind"], &shown["name"]), (&json!("PodExecOptions"), &json!("two")));
+    assert_eq!((&shown["object"]["command"], &shown["object"]["container"]), (&json!(["ls"]), &json!("x")));
+    assert_eq!(server.get(&format!("{PODS}/q/attach?container=c")).await.code, 400);
+    assert_eq!(caller.calls().len(), 4, "other connections are none of theirs");
 }
 
 #[tokio::test(start_paused = true)]

@@ -240,6 +240,90 @@ async fn a_kind_comes_is_served_by_all_and_goes_while_clients_write() {
     server.stopping.cancel();
 }
 
+/// Creates the definition called `things{number}.example.com`.
+async fn define_thing(platform: &Platform, number: usize) {
+    let (plural, kind) = (format!("things{number}"), format!("Thing{number}"));
+    let mut made = definition();
+    made["metadata"]["name"] = json!(format!("{plural}.example.com"));
+    made["spec"]["names"] = json!({"plural": plural, "singular": format!("thing{number}"), "kind": kind});
+    platform.server.create(CRDS, made).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_kind_is_served_and_described_as_soon_as_its_definition_is_answered() {
+    let platform = Platform::new(|_| {}).await;
+    let server = &platform.server;
+    // The loops run from now on.
+    platform.define().await;
+    let before = server.get("/apis/example.com/v1").await.json()["resources"].as_array().unwrap().len();
+    for number in 0..50 {
+        define_thing(&platform, number).await;
+        let object = json!({"apiVersion": "example.com/v1", "kind": format!("Thing{number}"), "metadata": {"name": "a"}});
+        server.create(&format!("/apis/example.com/v1/namespaces/ns/things{number}"), object).await;
+        let described = server.get("/apis/example.com/v1").await.json();
+        assert_eq!(described["resources"].as_array().unwrap().len(), before + number + 1);
+    }
+    // One whose names are refused is answered as well, and is not waited for.
+    let mut rival = definition();
+    rival["metadata"]["name"] = json!("rivals.example.com");
+    rival["spec"]["names"] = json!({"plural": "rivals", "singular": "rival", "kind": "Thing0"});
+    server.create(CRDS, rival).await;
+    let refused = server.get(&format!("{CRDS}/rivals.example.com")).await;
+    assert_eq!(condition(&refused, "NamesAccepted")["reason"], "ListKindConflict");
+    server.stopping.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_path_whose_definition_is_about_to_come_into_force_is_waited_for() {
+    let server = Server::new().await;
+    let pipeline = Arc::new(pipeline(server.store.clone(), server.clock.clone(), Features::default()));
+    let router = Api::new(pipeline.clone(), server.stopping.clone()).router();
+    let platform = Platform { server: Server { router, ..server }, pipeline };
+    // No loop runs: nothing waits.
+    define_thing(&platform, 0).await;
+    let path = "/apis/example.com/v1/namespaces/ns/things0";
+    assert_eq!(platform.server.get(path).await.code, StatusCode::NOT_FOUND);
+    platform.start_loops();
+    platform.until(path, |answered| answered.code == StatusCode::OK).await;
+    platform.server.stopping.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_large_document_of_all_groups_is_sent_compressed_as_it_is_kept() {
+    const AGGREGATED: &str = "application/json;g=apidiscovery.orch.io;v=v2;as=APIGroupDiscoveryList";
+    let platform = Platform::new(|_| {}).await;
+    let server = &platform.server;
+    platform.define().await;
+    let mut large = definition();
+    let categories: Vec<String> = (0..4000).map(|at| format!("category-{at}-{}", "x".repeat(40))).collect();
+    large["spec"]["names"]["categories"] = json!(categories);
+    assert_eq!(server.merge(CRD, json!({"spec": large["spec"]})).await.code, StatusCode::OK);
+    let get = |encoding: &'static str| async move {
+        let headers = [("accept", AGGREGATED), ("accept-encoding", encoding)];
+        let response = server.open(Method::GET, "/apis", &headers, Body::empty()).await;
+        let (head, body) = response.into_parts();
+        (head.headers, body.collect().await.unwrap().to_bytes())
+    };
+    let (plain, text) = get("identity").await;
+    let (headers, compressed) = get("gzip").await;
+    assert!(text.len() > 200_000 && compressed.len() * 4 < text.len(), "{}", compressed.len());
+    assert_eq!(headers["content-encoding"], "gzip");
+    assert_eq!(headers["content-length"], compressed.len().to_string().as_str());
+    assert_eq!(
+        (&headers["etag"], &headers["vary"]),
+        (&plain["etag"], &"Accept, Accept-Encoding".parse().unwrap())
+    );
+    let mut unpacked = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&*compressed), &mut unpacked).unwrap();
+    assert_eq!(unpacked, text);
+    let document: Value = serde_json::from_slice(&text).unwrap();
+    let named = |name: &str| {
+        document["items"].as_array().unwrap().iter().any(|item| item["metadata"]["name"] == name)
+    };
+    assert!(named("example.com") && named("apps"));
+    server.stopping.cancel();
+}
+
 /// The answer to a create that waits in admission while `change` is carried out.
 async fn overtaken(platform: &Platform, slow: &Slow, change: impl Future<Output = ()>) -> Answered {
     let body = Body::from(widget("late", json!([])).to_string());

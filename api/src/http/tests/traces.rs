@@ -1,25 +1,9 @@
 //! Spans of requests, and the traces that other servers are told of.
 
-use orch_spans::{Sampling, Span, TraceContext};
-use parking_lot::Mutex;
+use orch_spans::FinishedSpan;
 
 use super::*;
-
-/// The spans of this process, whose requests are in no trace unless they say so.
-static RECORDED: Mutex<Vec<Span>> = Mutex::new(Vec::new());
-
-/// A header that places a request in the recorded trace `trace`, and that place.
-fn placed(trace: u128) -> (TraceContext, String) {
-    // A second call, of another test, changes nothing.
-    orch_spans::install(Sampling::per_million(0), |span| RECORDED.lock().push(span));
-    let context = TraceContext { trace, span: 9, is_sampled: true };
-    (context, context.to_string())
-}
-
-/// The spans of a trace, in the order in which they ended.
-fn spans_of(trace: u128) -> Vec<Span> {
-    RECORDED.lock().iter().filter(|span| span.context.trace == trace).cloned().collect()
-}
+use crate::testing::{placed, spans_of, spans_recorded};
 
 #[tokio::test(start_paused = true)]
 async fn a_write_has_a_span_for_each_step_and_its_webhook_is_told_of_the_call() {
@@ -47,8 +31,8 @@ async fn a_write_has_a_span_for_each_step_and_its_webhook_is_told_of_the_call() 
         ]
     );
     let (root, steps) = spans.split_last().unwrap();
-    assert_eq!((root.parent, root.is_parent_remote), (Some(place.span), true));
-    assert!(steps.iter().all(|step| step.parent == Some(root.context.span)), "{steps:#?}");
+    assert_eq!((root.parent, root.is_parent_remote), (Some(place.span_id), true));
+    assert!(steps.iter().all(|step| step.parent == Some(root.context.span_id)), "{steps:#?}");
     let told = hook.traces.lock().clone();
     assert_eq!(told, [steps.iter().find(|step| step.name == "webhook").unwrap().context]);
     assert!(!format!("{spans:?}").contains("canary"), "{spans:#?}");
@@ -62,12 +46,12 @@ async fn reads_and_refusals_have_spans_and_requests_without_a_trace_none() {
     server.send(Method::GET, MAPS, &headers, Body::empty()).await;
     server.send(Method::GET, &format!("{MAPS}/none"), &headers, Body::empty()).await;
     let spans = spans_of(0x72);
-    let roots: Vec<&Span> = spans.iter().filter(|span| span.is_parent_remote).collect();
+    let roots: Vec<&FinishedSpan> = spans.iter().filter(|span| span.is_parent_remote).collect();
     let named: Vec<&str> = roots.iter().map(|span| &*span.name).collect();
     assert_eq!(named, ["LIST configmaps", "GET configmaps"]);
     assert!(format!("{:?}", roots[1].attributes).contains("404"), "{roots:#?}");
     assert_eq!(spans.iter().filter(|span| span.name == "read").count(), 1, "{spans:#?}");
-    let before = RECORDED.lock().len();
+    let before = spans_recorded();
     let (_, unsampled) = placed(0x73);
     let unsampled = unsampled.replace("-01", "-00");
     server.send(Method::GET, MAPS, &[("traceparent", &unsampled)], Body::empty()).await;

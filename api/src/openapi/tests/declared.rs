@@ -194,7 +194,7 @@ fn a_stored_version_that_is_not_served_has_no_hash_in_discovery() {
 #[test]
 fn aggregated_discovery_names_group_and_version_of_declared_kinds() {
     let registry = registry();
-    let value = &registry.aggregated_discovery(false, 0).unwrap().value;
+    let value = registry.aggregated_discovery(false, 0).unwrap().value();
     let entry = |group: &str, version: &str, resource: &str| {
         let item = value["items"].as_array().unwrap().iter().find(|item| item["metadata"]["name"] == group);
         let versions = item.unwrap()["versions"].as_array().unwrap();

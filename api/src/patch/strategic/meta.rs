@@ -32,9 +32,9 @@ impl<'s> Meta<'s> {
                 Some(field)
                     if matches!(field.wire, Wire::OrBool(_) | Wire::OrList(_) | Wire::OrStrings(_)) =>
                 {
-                    Ok((Meta::Anything, &field.patch))
+                    Ok((Meta::Anything, field.patch()))
                 }
-                Some(field) => Ok((Meta::of(schema, &field.value), &field.patch)),
+                Some(field) => Ok((Meta::of(schema, &field.value), field.patch())),
                 None if ty.preserve_unknown => Ok((Meta::Anything, &PLAIN)),
                 None => Err(PatchError::Malformed(format!(
                     "unable to find api field in struct {} for the json field {}",

@@ -87,12 +87,12 @@ async fn bytes_that_are_current_are_handed_out_undecoded() {
     assert!(converter.asked().is_empty(), "nothing was converted");
     let resource = server.pipeline.registry().find("stable.example.com", "v1", "widgets").unwrap().clone();
     let mut objects = [object.clone()];
-    super::super::staged::convert_all(&resource, &mut objects, &Budget::default()).await.unwrap();
+    super::super::staged::convert_all(&resource, &mut objects, &Budget::default(), None).await.unwrap();
     assert!(Arc::ptr_eq(&objects[0], &object));
     // Under a newer definition they are completed, without a converter.
     serve(&server, &converter, "v1", 8);
     let resource = server.pipeline.registry().find("stable.example.com", "v1", "widgets").unwrap().clone();
-    super::super::staged::convert_all(&resource, &mut objects, &Budget::default()).await.unwrap();
+    super::super::staged::convert_all(&resource, &mut objects, &Budget::default(), None).await.unwrap();
     assert!(!Arc::ptr_eq(&objects[0], &object) && converter.asked().is_empty());
     assert_eq!((&objects[0].json, &objects[0].index.written_as), (&object.json, &form("v1", 8)));
     assert_eq!(objects[0].json_around_revision(), object.json_around_revision());
@@ -306,6 +306,6 @@ async fn ten_thousand_objects_are_converted_by_ten_questions() {
     let resource =
         server.pipeline.registry().find("stable.example.com", "v1beta1", "widgets").unwrap().clone();
     let mut objects = vec![stored(&server, "a"); OBJECTS];
-    super::super::staged::convert_all(&resource, &mut objects, &Budget::default()).await.unwrap();
+    super::super::staged::convert_all(&resource, &mut objects, &Budget::default(), None).await.unwrap();
     assert_eq!(converter.asked(), [1000; 10]);
 }

@@ -248,6 +248,46 @@ async fn deletions_are_shown_and_cannot_be_changed() {
 }
 
 #[tokio::test]
+async fn a_webhook_cannot_make_an_object_another_one() {
+    let (server, _) = served(|call| {
+        let (at, is_update) = (path(call), request(call)["operation"] == "UPDATE");
+        let (name, field) = at.trim_start_matches('/').split_once('/').unwrap();
+        let is_due = (name == "create") != is_update;
+        let operation = if field == "none" { "remove" } else { "add" };
+        let field = if field == "none" { "resourceVersion" } else { field };
+        let change = json!([{"op": operation, "path": format!("/metadata/{field}"), "value": "1"}]);
+        if is_due { patching(call, change) } else { answered(call, json!({})) }
+    })
+    .await;
+    server.create(MAPS, map("m")).await;
+    let changed = json!({"metadata": {"name": "m"}, "data": {"k": "w"}});
+    let at = format!("{MAPS}/m");
+    for (field, code, says) in [
+        ("resourceVersion", 409, "the object has been modified"),
+        ("uid", 422, "metadata.uid: Invalid value: \"1\": field is immutable"),
+        ("name", 422, "metadata.name: Invalid value: \"1\": field is immutable"),
+        (
+            "namespace",
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        ("none", 200, ""),
+    ] {
+        configure(&server, MUTATING, "c", vec![webhook("w", &format!("/update/{field}"), json!({}))]).await;
+        let (put, merged) =
+            (server.put(&at, changed.clone()).await, server.merge(&at, json!({"data": {"k": "x"}})).await);
+        for reply in [put, merged] {
+            assert_eq!(reply.code, code, "{field}: {}", reply.json);
+            assert!(code == 200 || reply.refusal().1.contains(says), "{field}: {}", reply.json);
+        }
+        server.delete(&format!("{MUTATING}/c"), Value::Null).await.object();
+    }
+    configure(&server, MUTATING, "c", vec![webhook("w", "/create/resourceVersion", json!({}))]).await;
+    let refused = "resourceVersion should not be set on objects to be created";
+    assert_eq!(server.post(MAPS, map("n")).await.refusal(), (400, refused));
+}
+
+#[tokio::test]
 async fn dry_runs_are_for_webhooks_without_side_effects() {
     let (server, caller) = served(|call| answered(call, json!({}))).await;
     configure(&server, VALIDATING, "v", vec![webhook("v", "/v", json!({"sideEffects": "NoneOnDryRun"}))])
@@ -292,6 +332,48 @@ async fn equivalent_versions_are_shown_in_the_version_of_the_rule() {
     let shown = request(&calls[0]);
     assert_eq!((&shown["kind"]["version"], &shown["requestKind"]["version"]), (&json!("v1"), &json!("v2")));
     assert_eq!(shown["object"]["apiVersion"], "autoscaling/v1");
+}
+
+#[tokio::test]
+async fn sub_resources_are_shown_to_the_webhooks_that_name_them() {
+    let (server, caller) = served(|call| answered(call, json!({}))).await;
+    let of = |resources: Value| {
+        let rule =
+            json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": resources});
+        json!({"rules": [rule]})
+    };
+    let parts = of(json!(["deployments/scale", "pods/status", "pods/eviction"]));
+    let (deployments, pods) = ("/apis/apps/v1/namespaces/ns/deployments", "/api/v1/namespaces/ns/pods");
+    let spec = json!({
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod("x")["spec"].clone()},
+    });
+    server.create(deployments, json!({"metadata": {"name": "d"}, "spec": spec})).await;
+    server.create(pods, pod("p")).await;
+    let whole = of(json!(["deployments", "pods"]));
+    let webhooks = vec![webhook("parts", "/parts", parts), webhook("whole", "/whole", whole)];
+    configure(&server, VALIDATING, "v", webhooks).await;
+    server.merge(&format!("{deployments}/d/scale"), json!({"spec": {"replicas": 2}})).await.object();
+    server.merge(&format!("{pods}/p/status"), json!({"status": {"phase": "Running"}})).await.object();
+    let eviction = json!({"metadata": {"name": "p"}});
+    assert_eq!(server.post(&format!("{pods}/p/eviction"), eviction).await.code, 201);
+    let shown: Vec<String> = caller
+        .calls()
+        .iter()
+        .filter(|call| path(call) == "/parts")
+        .map(request)
+        .map(|shown| format!("{} {} {}", shown["operation"], shown["kind"]["kind"], shown["subResource"]))
+        .collect();
+    let expected =
+        [r#""UPDATE" "Scale" "scale""#, r#""UPDATE" "Pod" "status""#, r#""CREATE" "Eviction" "eviction""#];
+    assert_eq!(shown, expected);
+    let whole: Vec<Value> = caller
+        .calls()
+        .iter()
+        .filter(|call| path(call) == "/whole")
+        .map(|call| request(call)["operation"].clone())
+        .collect();
+    assert!(whole.iter().all(|operation| *operation == "DELETE"), "the eviction deletes: {whole:?}");
 }
 
 #[tokio::test]

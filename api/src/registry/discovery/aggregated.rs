@@ -1,16 +1,18 @@
 //! Aggregated discovery: all groups, versions and resources in one document.
 //!
 //! Owns the documents at `/api` and `/apis` for clients that ask for them by parameters of `Accept`, their versions, and
-//! their hashes. They are put together from the items of the groups when they are first asked for, and encoded for each request.
+//! their hashes. They are put together from the items of the groups (`item`) when they are first asked for.
 
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use orch_proto::Brand;
 use orch_schema::Subresource;
 use orch_schema::json;
 use orch_schema::value::Value;
 use sha2::{Digest, Sha512};
 
+use super::item::{Item, gathered, gzipped};
 use super::order::parts;
 use crate::registry::{Group, GroupVersion, Registry, Resource};
 
@@ -23,14 +25,22 @@ pub const GROUP_STEM: &str = "apidiscovery";
 /// Versions of the documents, best first. Their contents are the same.
 pub const VERSIONS: [&str; 2] = ["v2", "v2beta1"];
 
+/// End of a document, behind its items.
+const TAIL: &str = "]}\n";
+
 /// A document with its headers.
 pub struct Aggregated {
     /// The parameters of the media type in the `Content-Type` header: `;g=GROUP;v=VERSION;as=KIND`.
     pub parameters: String,
-    /// Quoted, as in the header; the same for every encoding, as in the reference.
+    /// Quoted, as in the header; the same for every encoding, as in the reference. It is a hash of those of the groups' items.
     pub etag: String,
-    /// The document.
-    pub value: Value,
+    /// The document up to its items.
+    head: Bytes,
+    items: Arc<[Arc<Item>]>,
+    /// Compact JSON, in pieces that are mostly the groups' own bytes.
+    frames: Vec<Bytes>,
+    /// The same compressed, made when somebody first asks for it.
+    compressed: OnceLock<Vec<Bytes>>,
 }
 
 /// The type of the documents; both versions have the same fields.
@@ -51,8 +61,8 @@ impl Lists {
         let lists = if core { &self.core } else { &self.named };
         let list_of = || {
             let groups = registry.groups().filter(|group| group.name.is_empty() == core);
-            let items: Vec<Value> = groups.map(|group| registry.summary(group).aggregated.clone()).collect();
-            Aggregated::of(registry.brand, VERSIONS[version], &items)
+            let items = groups.map(|group| registry.summary(group).aggregated.clone()).collect();
+            Aggregated::of(registry.brand, VERSIONS[version], items)
         };
         lists.get(version).map(|kept| kept.get_or_init(list_of))
     }
@@ -60,23 +70,44 @@ impl Lists {
 
 impl Aggregated {
     /// The document of these items of groups in `version`.
-    pub(crate) fn of(brand: &Brand, version: &str, groups: &[Value]) -> Aggregated {
+    pub(crate) fn of(brand: &Brand, version: &str, items: Arc<[Arc<Item>]>) -> Aggregated {
         let group = brand.group(GROUP_STEM);
-        let list = json!({
-            "kind": LIST_KIND, "apiVersion": format!("{group}/{version}"), "metadata": {}, "items": groups,
-        });
-        let text = list.to_string();
-        let hash: String = Sha512::digest(&text).iter().map(|byte| format!("{byte:02X}")).collect();
+        let head =
+            format!(r#"{{"kind":"{LIST_KIND}","apiVersion":"{group}/{version}","metadata":{{}},"items":["#);
+        let mut hash = Sha512::new_with_prefix(&head);
+        items.iter().for_each(|item| hash.update(item.digest()));
+        let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02X}")).collect();
+        let head = Bytes::from(head);
+        let frames = gathered(&head, items.iter().enumerate().map(|(at, item)| item.json(at)), TAIL);
         Aggregated {
             parameters: format!(";g={group};v={version};as={LIST_KIND}"),
             etag: format!("\"{hash}\""),
-            value: list,
+            head,
+            items,
+            frames,
+            compressed: OnceLock::new(),
         }
+    }
+
+    /// The document as compact JSON, in pieces.
+    pub fn frames(&self) -> &[Bytes] {
+        &self.frames
+    }
+
+    /// The same, compressed with gzip.
+    pub fn compressed(&self) -> &[Bytes] {
+        self.compressed.get_or_init(|| gzipped(&self.head, &self.items, TAIL))
+    }
+
+    /// The document as a tree, for the other forms, which no client of the field asks for by itself: it is read from its text.
+    pub fn value(&self) -> Value {
+        let text = self.frames.concat();
+        serde_json::from_slice(&text).expect("this server has written it")
     }
 }
 
 /// The item of a group.
-pub(super) fn group(group: &Group) -> Value {
+pub(super) fn group(group: &Group) -> Item {
     let version = |of: &Arc<GroupVersion>| {
         let resources: Vec<Value> = of.resources.iter().map(|resource| entry(resource)).collect();
         json!({"version": of.version, "resources": resources, "freshness": "Current"})
@@ -84,7 +115,7 @@ pub(super) fn group(group: &Group) -> Value {
     let versions: Vec<Value> = group.versions.iter().map(version).collect();
     // The core group has no name.
     let metadata = if group.name.is_empty() { json!({}) } else { json!({"name": group.name}) };
-    json!({"metadata": metadata, "versions": versions})
+    Item::of(&json!({"metadata": metadata, "versions": versions}))
 }
 
 fn entry(resource: &Resource) -> Value {

@@ -5,6 +5,7 @@
 //! document and its representation.
 
 mod aggregated;
+mod item;
 pub(super) mod order;
 
 use std::sync::{Arc, OnceLock};
@@ -20,6 +21,7 @@ use super::{Group, GroupVersion, Making, Registry, Resource, Stage};
 use crate::request::Verb;
 
 pub use aggregated::{Aggregated, GROUP_STEM, LIST_KIND, LIST_MESSAGE, VERSIONS};
+pub(crate) use item::Item;
 
 /// Path of the list of named groups, without its slash; the groups' own paths lie below.
 const NAMED: &str = "/apis";
@@ -31,7 +33,7 @@ pub(super) struct Summary {
     /// The group without the head of a document, for the list of groups.
     listed: Value,
     /// The item of aggregated discovery.
-    aggregated: Value,
+    aggregated: Arc<Item>,
 }
 
 /// The documents over all groups of one registry.
@@ -156,6 +158,11 @@ impl Registry {
         self.roots.aggregated.get(self, core, version)
     }
 
+    /// The item of `group` in the aggregated document.
+    pub(crate) fn aggregated_item<'a>(&self, group: &'a Group) -> &'a Arc<Item> {
+        &self.summary(group).aggregated
+    }
+
     fn make_roots(&self) {
         // Named groups last: they tell that all are there.
         for (core, version) in
@@ -181,7 +188,7 @@ impl Registry {
         group.summary.get_or_init(|| {
             let listed = api_group(group);
             let document = Plain::new("APIGroup", &listed);
-            Summary { document, listed, aggregated: aggregated::group(group) }
+            Summary { document, listed, aggregated: Arc::new(aggregated::group(group)) }
         })
     }
 

@@ -154,7 +154,7 @@ impl Work<'_> {
         let made = self.create("first objects", count, |number| {
             let (group, kind) = (group_name(number), format!("Widget{number}"));
             let path = format!("/apis/{group}/v1/namespaces/{namespace}/widget{number}s");
-            let spec = json!({"field0": {"name": "abc", "items": [{"name": "a"}]}});
+            let spec = json!({"field0": {"name0": "abc", "items0": [{"name0": "a"}]}});
             let head =
                 json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": "first"}});
             let mut object = head;
@@ -235,22 +235,25 @@ fn name(number: u32) -> String {
     format!("widget{number}s.{}", group_name(number))
 }
 
-/// A schema of about `size` bytes: objects with texts, numbers and lists.
+/// A schema of about `size` bytes: objects with texts, numbers and lists, each with names of its own, so that no two are the same.
 fn schema(size: usize) -> Value {
-    let item = json!({
-        "type": "object", "required": ["name"],
-        "properties": {"name": {"type": "string"}, "value": {"type": "string", "default": "x"}},
-    });
-    let field = json!({
-        "type": "object", "description": "A sentence of usual length that says what the field is for.",
-        "properties": {
-            "name": {"type": "string", "pattern": "^[a-z]+$", "maxLength": 63},
-            "count": {"type": "integer", "minimum": 0},
-            "items": {"type": "array", "items": item},
-        },
-    });
-    let count = (size / field.to_string().len()).max(1);
-    let fields: Map<String, Value> = (0..count).map(|at| (format!("field{at}"), field.clone())).collect();
+    let field = |at: usize| {
+        let named = |stem: &str| format!("{stem}{at}");
+        let item = json!({
+            "type": "object", "required": [named("name")],
+            "properties": {(named("name")): {"type": "string"}, (named("value")): {"type": "string", "default": "x"}},
+        });
+        json!({
+            "type": "object", "description": "A sentence of usual length that says what the field is for.",
+            "properties": {
+                (named("name")): {"type": "string", "pattern": "^[a-z]+$", "maxLength": 63},
+                (named("count")): {"type": "integer", "minimum": 0},
+                (named("items")): {"type": "array", "items": item},
+            },
+        })
+    };
+    let count = (size / field(0).to_string().len()).max(1);
+    let fields: Map<String, Value> = (0..count).map(|at| (format!("field{at}"), field(at))).collect();
     json!({"type": "object", "properties": {
         "spec": {"type": "object", "properties": fields},
         "status": {"type": "object", "properties": {"phase": {"type": "string"}}},

@@ -131,6 +131,12 @@ impl Disk for DiskHandle {
             on_durable.into_iter().for_each(|on_durable| on_durable(Ok(())));
             return Ok(());
         }
+        if key == MetaKey::Committed && on_durable.is_none() {
+            self.refuse("save meta")?;
+            self.with("save meta", |platter| platter.show_committed(value))?;
+            self.owner.pass(Point::Commit);
+            return Ok(());
+        }
         self.write("save meta", Step::Meta(key, value), on_durable)
     }
 

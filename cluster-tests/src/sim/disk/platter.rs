@@ -27,6 +27,8 @@ pub(super) struct Platter {
     /// The first index of the log that changed since it was last observed; `None` if none has.
     pub(super) log_changed_from: Option<u64>,
     pub(super) manner: DiskManner,
+    /// The committed log id that waits for the next write, and the value that was written before it.
+    pub(super) waiting_committed: Option<(Bytes, Option<Bytes>)>,
     /// The last state write, where a planted bug needs it.
     pub(super) last_step: Option<StateBatch>,
 }
@@ -127,7 +129,18 @@ impl Image {
 }
 
 impl Platter {
+    /// Shows a committed log id that goes to the disk with the next write, as that of a real process does.
+    pub(super) fn show_committed(&mut self, value: Bytes) {
+        let shown = self.visible.meta.insert(MetaKey::Committed, value.clone());
+        let written = self.waiting_committed.take().map_or(shown, |(_, written)| written);
+        self.waiting_committed = Some((value, written));
+    }
+
     pub(super) fn write(&mut self, step: Step) {
+        if let Some((value, _)) = self.waiting_committed.take() {
+            self.written += 1;
+            self.unsynced.push_back(Step::Meta(MetaKey::Committed, value));
+        }
         self.written += 1;
         match &step {
             Step::Append(records) => {
@@ -189,6 +202,11 @@ impl Platter {
         self.flushing = false;
         self.failed = false;
         self.boot += 1;
+        match self.waiting_committed.take() {
+            Some((_, Some(written))) => drop(self.visible.meta.insert(MetaKey::Committed, written)),
+            Some((_, None)) => drop(self.visible.meta.remove(&MetaKey::Committed)),
+            None => {}
+        }
         std::mem::take(&mut self.waiting)
     }
 }

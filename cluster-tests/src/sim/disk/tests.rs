@@ -271,3 +271,17 @@ fn what_has_rotted_cannot_be_read_until_it_is_restored() {
         assert_eq!(handle.read_log(1, 2, usize::MAX).unwrap(), [record(1)]);
     });
 }
+
+#[test]
+fn a_killed_process_loses_the_committed_log_id_that_waits_for_a_write() {
+    let disk = SimDisk::new(Dice::new(1, "disk"));
+    let handle = disk.open();
+    let committed = |value: &'static str| handle.save_meta(MetaKey::Committed, bytes(value), None).unwrap();
+    committed("1");
+    handle.truncate_after(None).unwrap();
+    committed("2");
+    committed("3");
+    assert_eq!(disk.meta(MetaKey::Committed), Some(bytes("3")), "readable at once");
+    disk.close();
+    assert_eq!(disk.meta(MetaKey::Committed), Some(bytes("1")));
+}

@@ -157,7 +157,7 @@ fn releases_and_images_are_built_with_the_library_that_is_built_in_groups() {
         let builds: Vec<&str> = text.lines().filter(|line| line.contains("cargo build")).collect();
         assert!(!builds.is_empty(), "{name} builds nothing");
         for line in builds {
-            assert!(line.contains(".ci/cargo build --release --locked"), "{name}: {line}");
+            assert!(line.contains(".ci/cargo build --profile dist --locked"), "{name}: {line}");
         }
     }
 }

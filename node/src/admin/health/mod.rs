@@ -69,6 +69,9 @@ pub(super) fn exit_code(conditions: &[Condition]) -> u8 {
     }
 }
 
+/// Conditions of one kind that are shown, such as dead webhooks: the rest of the text should stay on the screen.
+const ALIKE_SHOWN_MAX: usize = 8;
+
 /// The verdict and the conditions, as lines.
 pub(super) fn lines(conditions: &[Condition]) -> String {
     let mut out = match exit_code(conditions) {
@@ -76,9 +79,16 @@ pub(super) fn lines(conditions: &[Condition]) -> String {
         CODE_WARNING => "SERVING, and something is to be done:\n".to_owned(),
         _ => "NOT HEALTHY:\n".to_owned(),
     };
-    for Condition { severity, message, next, .. } in conditions {
-        let mark = if *severity == Severity::Critical { "!!" } else { " !" };
-        out += &format!("{mark} {message}\n     -> {next}\n");
+    // Conditions of one kind and severity stand side by side.
+    for alike in conditions.chunk_by(|one, next| (one.name, one.severity) == (next.name, next.severity)) {
+        let (shown, more) = alike.split_at(alike.len().min(ALIKE_SHOWN_MAX));
+        for Condition { severity, message, next, .. } in shown {
+            let mark = if *severity == Severity::Critical { "!!" } else { " !" };
+            out += &format!("{mark} {message}\n     -> {next}\n");
+        }
+        if let [Condition { name, .. }, ..] = more {
+            out += &format!("    {} more like these ({name}); --output json has all\n", more.len());
+        }
     }
     out + "\n"
 }

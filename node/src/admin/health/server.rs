@@ -107,12 +107,19 @@ pub(super) fn certificates(server: &str, certificates: &Value, found: &mut Vec<C
 /// Admission webhooks that do not answer the server.
 pub(super) fn webhooks(server: &str, webhooks: &Value, found: &mut Vec<Condition>) {
     for webhook in webhooks.as_array().into_iter().flatten() {
-        let (name, configuration) = (text(&webhook["webhook"]), text(&webhook["configuration"]));
+        let (name, kind, configuration) =
+            (text(&webhook["webhook"]), text(&webhook["kind"]), text(&webhook["configuration"]));
         let refuses = webhook["refuses"] != false;
+        let effect = if refuses { "are refused" } else { "pass without it" };
+        let since = webhook["dead_s"].as_u64().map_or_else(|| "unknown".to_owned(), duration);
+        let reason = webhook["reason"].as_str().map(|reason| format!(" ({reason})")).unwrap_or_default();
         found.push(Condition {
             severity: if refuses { Severity::Critical } else { Severity::Warning },
             name: "WebhookDead",
-            message: format!("webhook {name} of {configuration} does not answer {server}"),
+            message: format!(
+                "WEBHOOK DEAD: {name} of {kind} {configuration} does not answer {server}, for {since}; writes that it is \
+                 about {effect}{reason}"
+            ),
             next: text(&webhook["remedy"]),
         });
     }

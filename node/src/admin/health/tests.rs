@@ -45,8 +45,9 @@ const fn broken(
 
 const EXPIRED: &str =
     r#"{"use": "peer", "left_s": -90, "expires": "2026-01-01T00:00:00Z", "condition": "expired"}"#;
-const WEBHOOK: &str =
-    r#"[{"webhook": "w", "configuration": "p", "refuses": true, "remedy": "orch cluster bypass-webhook p"}]"#;
+const WEBHOOK: &str = r#"[{
+    "webhook": "w", "kind": "ValidatingWebhookConfiguration", "configuration": "p", "dead_s": 200, "refuses": true,
+    "reason": "connection refused", "remedy": "orch cluster bypass-webhook p"}]"#;
 const BACKUP: &str =
     r#"[{"target": "directory", "failures": 2, "newest_s_ago": 7200, "reason": "no space left"}]"#;
 const BUCKET: &str = r#"[{"target": "s3", "failures": 2, "reason": "denied"}]"#;
@@ -114,7 +115,8 @@ const TABLE: [Broken; 22] = [
     broken(
         &[("/dead_webhooks", WEBHOOK)],
         (4, "WebhookDead"),
-        "webhook w of p does not answer a",
+        "w of ValidatingWebhookConfiguration p does not answer a, for 3m20s; writes that it is about are refused \
+         (connection refused)",
         "orch cluster bypass-webhook p",
     ),
     broken(
@@ -158,6 +160,21 @@ fn each_fault_is_named_with_the_next_step() {
         let shown = with_conditions(cluster, &found);
         assert!(shown["conditions"].as_array().unwrap().iter().any(|shown| shown["type"] == name));
     }
+}
+
+#[test]
+fn a_dead_webhook_is_reported_once_and_many_have_a_bound() {
+    let webhook = json!({"webhook": "w", "configuration": "p", "refuses": false, "remedy": "r"});
+    let shown = |count: usize| {
+        let mut cluster = healthy();
+        cluster["dead_webhooks"] = json!(vec![webhook.clone(); count]);
+        super::super::table::table(&cluster)
+    };
+    let one = shown(1);
+    assert_eq!(one.to_lowercase().matches("webhook").count(), 1, "{one}");
+    let many = shown(11);
+    assert_eq!(many.matches("WEBHOOK DEAD").count(), 8, "{many}");
+    assert!(many.contains("\n    3 more like these (WebhookDead); --output json has all\n"), "{many}");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! Owns a directory, locked for as long as the value lives. Column families: `raft_log` (eight-byte big-endian index),
 //! `raft_meta` (small values) and one `objects-N` per generation of the state. A key in `raft_meta` names the current
 //! generation. All of them share one write-ahead log, so a crash loses writes only from the end, in their order. Writes
-//! are unsynced and readable at once; one thread syncs for all waiting writers ([`flusher`]).
+//! are unsynced and readable at once; one thread syncs for all waiting writers ([`flusher`]). The committed log id alone is kept
+//! in memory until the next write.
 //!
 //! Invariant: every value carries a checksum over its key and bytes, and no value that fails it is returned.
 //! Invariant: after a failed write or sync nothing is written again; every later operation fails with that error.
@@ -88,12 +89,20 @@ struct Core {
     sealing: Sealing,
     // Held by the one rewrite that may run.
     rewriting: Mutex<()>,
-    // The number of the last write to the write-ahead log. Locked during a write.
-    written: Mutex<u64>,
+    // Locked during a write to the write-ahead log.
+    written: Mutex<Written>,
     // The newest of these numbers that is durable.
     durable: AtomicU64,
     // Last, so that the directory is unlocked after the database has closed.
     _directory: DataDirectory,
+}
+
+/// The end of the write-ahead log.
+struct Written {
+    // The number of the last write.
+    number: u64,
+    // The newest committed log id, which the next write takes along.
+    waiting_committed: Option<Bytes>,
 }
 
 impl std::fmt::Debug for RocksDisk {
@@ -139,6 +148,19 @@ impl RocksDisk {
     }
 }
 
+impl Drop for RocksDisk {
+    /// Writes a waiting committed log id. A failure here harms nothing that is under way: that id may be lost.
+    fn drop(&mut self) {
+        let core = &self.core;
+        if core.fuse.check().is_err() || core.written.lock().waiting_committed.is_none() {
+            return;
+        }
+        if let Err(error) = core.try_write("save meta", WriteBatch::default(), &WriteOptions::default()) {
+            tracing::warn!(%error, "the newest committed log id is not written");
+        }
+    }
+}
+
 impl Core {
     fn open(
         path: &Path,
@@ -161,7 +183,7 @@ impl Core {
             generations: RwLock::new(generations),
             sealing,
             rewriting: Mutex::new(()),
-            written: Mutex::new(last_write),
+            written: Mutex::new(Written { number: last_write, waiting_committed: None }),
             durable: AtomicU64::new(last_write),
             _directory: directory,
         };
@@ -175,24 +197,37 @@ impl Core {
         self.write_with(operation, batch, &WriteOptions::default())
     }
 
-    /// Adds the stamp. The only path to the write-ahead log, but for the first write of a new database.
+    /// Adds a waiting committed log id, and the stamp. The only path to the write-ahead log, but for the first write of a new database.
     fn write_with(
+        &self,
+        operation: &'static str,
+        batch: WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<(), DiskError> {
+        self.fuse.check()?;
+        self.try_write(operation, batch, options).map_err(|error| self.fuse.blow(error))
+    }
+
+    fn try_write(
         &self,
         operation: &'static str,
         mut batch: WriteBatch,
         options: &WriteOptions,
     ) -> Result<(), DiskError> {
-        self.fuse.check()?;
         let mut written = self.written.lock();
-        let number = written.saturating_add(1);
+        let number = written.number.saturating_add(1);
+        if let Some(committed) = &written.waiting_committed {
+            let name = record::meta_key(MetaKey::Committed);
+            batch.put_cf(&family(&self.db, CF_META)?, name, record::seal(name, committed));
+        }
         Stamp { number, durable: self.durable.load(Ordering::Acquire) }.put(&mut batch);
-        self.db.write_opt(batch, options).map_err(|error| self.fuse.blow(failed(operation)(error)))?;
-        *written = number;
+        self.db.write_opt(batch, options).map_err(failed(operation))?;
+        *written = Written { number, waiting_committed: None };
         Ok(())
     }
 
     fn sync(&self) -> Result<(), DiskError> {
-        let written = *self.written.lock();
+        let written = self.written.lock().number;
         self.db.flush_wal(true).map_err(failed("flush"))?;
         self.durable.fetch_max(written, Ordering::AcqRel);
         Ok(())
@@ -202,14 +237,26 @@ impl Core {
 impl Disk for RocksDisk {
     fn meta(&self, key: MetaKey) -> Result<Option<Bytes>, DiskError> {
         self.core.fuse.check()?;
+        if key == MetaKey::Committed
+            && let Some(waiting) = self.core.written.lock().waiting_committed.clone()
+        {
+            return Ok(Some(waiting));
+        }
         record::load(&self.core.db, "read meta", record::meta_key(key))
     }
 
+    /// The committed log id waits for the next write: it changes with every batch of entries, may be lost, and a write of
+    /// its own costs a call of the kernel each time.
     fn save_meta(&self, key: MetaKey, value: Bytes, on_durable: Option<OnDurable>) -> Result<(), DiskError> {
+        let _order = self.order.lock();
+        if key == MetaKey::Committed && on_durable.is_none() {
+            self.core.fuse.check()?;
+            self.core.written.lock().waiting_committed = Some(value);
+            return Ok(());
+        }
         let name = record::meta_key(key);
         let mut batch = WriteBatch::default();
         batch.put_cf(&family(&self.core.db, CF_META)?, name, record::seal(name, &value));
-        let _order = self.order.lock();
         let written = self.core.write("save meta", batch);
         if let Some(on_durable) = on_durable {
             self.flusher.complete(&written, on_durable);

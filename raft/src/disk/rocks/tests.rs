@@ -1,5 +1,6 @@
 //! A disk in a directory of its own, through restarts, crashes, torn tails, flipped bits and failures.
 
+mod committed;
 mod history;
 mod sealing;
 
@@ -174,6 +175,7 @@ fn a_crash_loses_only_what_was_not_synced() {
     let synced = bench.wal_bytes();
     let _told = bench.append_unsynced(5, 8, b"first");
     bench.disk().save_meta(MetaKey::Committed, Bytes::from_static(b"7"), None).unwrap();
+    let _told = bench.append_unsynced(8, 9, b"first");
     let (_copy, disk) = bench.crashed(synced);
     let disk = disk.unwrap();
     assert_eq!(disk.log_bounds().unwrap(), Some((1, 4)));

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use openraft_rt::Select2;
 use orch_proto::store as wire;
-use orch_spans::{Kind, now_micros};
+use orch_spans::{SpanKind, now_micros};
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::mpsc;
@@ -164,7 +164,7 @@ async fn take_frame<R: Runtime, D: Disk, T: Transport>(
         let (settling, traced) = (frame.clone(), traces.begin_one(&bytes));
         append(core, request.term, bytes, move || settling.settled.lock().not_appended.push(position)).await;
         if let Some((began, trace)) = traced {
-            trace.ended(Kind::Server, "append forwarded", (began, now_micros())).record();
+            trace.ended(SpanKind::Server, "append forwarded", (began, now_micros())).record();
         }
     }
 }

@@ -28,7 +28,7 @@ mod writer;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use openraft::EntryPayload;
@@ -76,6 +76,8 @@ pub(crate) struct Applied<D, L = Mutex<Writer>> {
     work: Notify,
     /// The disk has little room for history.
     is_spare: AtomicBool,
+    /// Snapshots of a leader that replaced the state, since the start.
+    installed: AtomicU64,
 }
 
 /// The effects of a batch of entries: outcomes of this member's proposals by sequence, and the newest change of each
@@ -132,6 +134,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
             rebuilding,
             work: Notify::new(),
             is_spare: AtomicBool::new(false),
+            installed: AtomicU64::default(),
         })
     }
 
@@ -148,6 +151,11 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
     /// Bytes of the history on the disk.
     pub(crate) fn past_bytes(&self) -> u64 {
         self.past.bytes()
+    }
+
+    /// Snapshots of a leader that replaced the state, since the start.
+    pub(crate) fn installed(&self) -> u64 {
+        self.installed.load(Ordering::Relaxed)
     }
 
     /// The gate on which readers wait for a revision to be applied.
@@ -232,6 +240,7 @@ impl<D: Disk, L: Lock<Writer>> Applied<D, L> {
             self.published.store(Arc::new(writer.state.clone()));
             self.pages.clear(generation);
         });
+        self.installed.fetch_add(1, Ordering::Relaxed);
         tracing::info!(revision = applied.0, "installed a snapshot of the leader's state");
         self.proposals.lose_all("the state was replaced by the leader's");
         self.announcements.mark_all();

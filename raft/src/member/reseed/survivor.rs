@@ -35,7 +35,7 @@ pub struct Found {
     /// The term of that entry: of two survivors, the one with the higher term has more, with equal terms the one with the
     /// higher revision.
     pub term: u64,
-    /// The last entry that the member knows to be committed; it is written without a sync and may be older.
+    /// The last entry that the member knows to be committed; it is written with the write that follows and may be older.
     pub committed: u64,
     /// Time of the last write, by its proposer's clock: milliseconds since 1970; 0 for unknown.
     pub time_ms: u64,

@@ -196,6 +196,7 @@ fn a_member_behind_the_log_gets_a_snapshot() {
         let before = handle.state().applied();
         let at = handle.barrier().await.unwrap();
         assert!(cluster.network.frames(Purpose::Snapshot) > attempts + 2);
+        assert_eq!(handle.figures().snapshots_installed, 1);
         assert!(watch.changed().await.is_some());
         assert!(value(&handle, "gone").is_none());
         assert!(handle.state().collection("configmaps").changes_after(before).is_err(), "compacted");

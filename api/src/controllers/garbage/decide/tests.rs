@@ -18,7 +18,8 @@ fn decided(fixture: &Fixture, object: &str) -> Vec<String> {
         Follower::new(Watched::new(storages, std::time::Duration::ZERO), &Applied::certain(state.clone()));
     let graph = &watched.value().graph;
     let owners = RemoteOwners::default();
-    let view = View { state: &state, graph, registry: &registry, owners: &owners };
+    let holds = Holds::default();
+    let view = View { state: &state, graph, registry: &registry, owners: &owners, holds: &holds };
     let object = ObjectRef { storage: storage.into(), path: path.into() };
     let Decision { actions, look, .. } = view.decide(&object).unwrap();
     let actions = actions.into_iter().map(|action| match action.write {

@@ -61,8 +61,9 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             self.applied.gate().wait(revision).await;
             Ok(revision)
         };
-        let began = R::Instant::now();
+        let (began, under_way) = (R::Instant::now(), self.counters.begin_read());
         let result = within::<R, _>(BARRIER_TIMEOUT, reached).await;
+        under_way.end();
         let result = result.unwrap_or_else(|| Err(error("not applied here in time")));
         self.counters.note_read(&result, since::<R>(began));
         result

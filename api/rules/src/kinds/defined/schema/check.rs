@@ -8,9 +8,10 @@
 use orch_schema::budget::{count_step, count_steps};
 use orch_schema::value::{Map, Value};
 
-use super::constraint::{Constraints, Node, Rules, Types, Unique};
+use super::constraint::{Constraints, Node, Types, Unique};
 use super::failure::{Failure, Outcome, Place, unchecked_expressions};
 use super::format::Format;
+use super::rules::Rules;
 use super::sameness::{VISIT_STEPS, Whole, by_keys, keys};
 use super::{embedded, junctor, list_type, number, pattern};
 use crate::expression::Budget;
@@ -224,11 +225,11 @@ impl Checker<'_> {
 
 /// Checks the number of members.
 fn members(rules: &Rules, count: i64, place: Place<'_>, outcome: &mut Outcome) {
-    if let Some(min) = rules.members_min.filter(|&min| count < min) {
+    if let Some(min) = rules.members_min().filter(|&min| count < min) {
         let detail = format!("should have at least {min} properties");
         outcome.push(Failure::invalid(place, count.to_string(), &detail));
     }
-    if let Some(max) = rules.members_max.filter(|&max| count > max) {
+    if let Some(max) = rules.members_max().filter(|&max| count > max) {
         outcome.push(Failure::too_many(place, count, max, "properties"));
     }
 }
@@ -255,11 +256,11 @@ fn list(node: &Node, items: &[Value], place: Place<'_>, old: Option<&Value>) -> 
     }
     let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
     if let Some(rules) = node.rules() {
-        if let Some(min) = rules.items_min.filter(|&min| count < min) {
+        if let Some(min) = rules.items_min().filter(|&min| count < min) {
             let detail = format!("should have at least {min} items");
             outcome.push(Failure::invalid(place, count.to_string(), &detail));
         }
-        if let Some(max) = rules.items_max.filter(|&max| count > max) {
+        if let Some(max) = rules.items_max().filter(|&max| count > max) {
             outcome.push(Failure::too_many(place, count, max, "items"));
         }
         let mut met = Distinct::new();
@@ -316,31 +317,31 @@ fn of_type(node: &Node, value: &Value, place: Place<'_>) -> Outcome {
 pub(super) fn format_name(node: &Node) -> &str {
     node.format
         .number_name()
-        .unwrap_or_else(|| node.rules().map(|rules| rules.format_name.as_str()).unwrap_or_default())
+        .unwrap_or_else(|| node.rules().map(|rules| rules.format_name()).unwrap_or_default())
 }
 
 /// Checks length and pattern; of several failures the first is told.
 fn text_rules(rules: Option<&Rules>, text: &str, place: Place<'_>) -> Outcome {
     let Some(rules) = rules else { return Outcome::default() };
     let length = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
-    if let Some(max) = rules.length_max.filter(|&max| length() > max) {
+    if let Some(max) = rules.length_max().filter(|&max| length() > max) {
         return Outcome::of(Failure::too_long(place, max));
     }
     let shown = || super::failure::shown_value(&Value::from(text));
-    if let Some(min) = rules.length_min.filter(|&min| length() < min) {
+    if let Some(min) = rules.length_min().filter(|&min| length() < min) {
         let detail = format!("should be at least {min} chars long");
         return Outcome::of(Failure::invalid(place, shown(), &detail));
     }
-    if rules.pattern.is_empty() {
+    if rules.pattern().is_empty() {
         return Outcome::default();
     }
-    match pattern::matches(&rules.pattern, text) {
+    match pattern::matches(rules.pattern(), text) {
         Ok(true) => Outcome::default(),
         Ok(false) => {
-            Outcome::of(Failure::invalid(place, shown(), &format!("should match '{}'", rules.pattern)))
+            Outcome::of(Failure::invalid(place, shown(), &format!("should match '{}'", rules.pattern())))
         }
         Err(fault) => {
-            let detail = format!("should match '{}, but pattern is invalid: {fault}'", rules.pattern);
+            let detail = format!("should match '{}, but pattern is invalid: {fault}'", rules.pattern());
             Outcome::of(Failure::invalid(place, shown(), &detail))
         }
     }
@@ -356,7 +357,7 @@ fn format_rule(node: &Node, text: &str, place: Place<'_>) -> Outcome {
 
 /// Checks an enumeration. Numbers are the same if they have the same value.
 fn allowed(rules: Option<&Rules>, value: &Value, place: Place<'_>) -> Outcome {
-    let Some(allowed) = rules.map(|rules| &rules.allowed).filter(|allowed| !allowed.is_empty()) else {
+    let Some(allowed) = rules.and_then(Rules::allowed) else {
         return Outcome::default();
     };
     if !count_steps(allowed.len() as u64 / PER_STEP) {

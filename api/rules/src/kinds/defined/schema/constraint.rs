@@ -1,19 +1,23 @@
-//! The rules of a schema for values, in a form that takes little memory: most nodes are a type and nothing else.
+//! The rules of a schema for values, in a form that takes little memory: most nodes are a type and nothing else, and those that are the
+//! same are kept once.
 //!
 //! Owns how a schema becomes that form. Checking is in [`super::check`]; what stands in the tables, too, is not repeated here.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use orch_schema::value::{SmolStr, Value};
 
 use super::format::Format;
+use super::rules::{Bound, Junctors, Rest, Rules};
+use super::sharing::Shared;
 use super::source::{Additional, Source};
 use super::tables::{DEPTH_MAX, NODES_MAX};
 use super::{CompileError, text};
 use crate::expression::rules::SchemaRules;
 
 /// JSON types as bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Types(u8);
 
 impl Types {
@@ -69,7 +73,7 @@ impl Types {
 }
 
 /// What is unique in a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Unique {
     Nothing,
     /// Its items.
@@ -81,10 +85,10 @@ pub(super) enum Unique {
 /// The rules of one node.
 #[derive(Debug)]
 pub(super) struct Node {
-    pub(super) properties: Box<[(SmolStr, Node)]>,
-    pub(super) items: Option<Box<Node>>,
+    pub(super) properties: Box<[(SmolStr, Arc<Node>)]>,
+    pub(super) items: Option<Arc<Node>>,
     /// Values of a map.
-    pub(super) values: Option<Box<Node>>,
+    pub(super) values: Option<Arc<Node>>,
     pub(super) rules: Option<Box<Rules>>,
     pub(super) types: Types,
     pub(super) format: Format,
@@ -96,40 +100,6 @@ pub(super) struct Node {
     pub(super) has_unique: bool,
     /// Objects of another kind stand here or below.
     pub(super) has_embedded: bool,
-}
-
-/// Rules that few nodes have. Bounds are numbers as the reference holds them, which reads them as floats.
-#[derive(Debug)]
-pub(super) struct Rules {
-    pub(super) required: Box<[SmolStr]>,
-    pub(super) allowed: Arc<[Value]>,
-    pub(super) pattern: SmolStr,
-    pub(super) format_name: SmolStr,
-    pub(super) length_max: Option<i64>,
-    pub(super) length_min: Option<i64>,
-    pub(super) items_max: Option<i64>,
-    pub(super) items_min: Option<i64>,
-    pub(super) members_max: Option<i64>,
-    pub(super) members_min: Option<i64>,
-    pub(super) maximum: Option<f64>,
-    pub(super) minimum: Option<f64>,
-    pub(super) multiple_of: Option<f64>,
-    pub(super) is_maximum_exclusive: bool,
-    pub(super) is_minimum_exclusive: bool,
-    pub(super) has_unique_items: bool,
-    /// Members that are not declared are refused.
-    pub(super) is_closed: bool,
-    pub(super) list_keys: Box<[SmolStr]>,
-    pub(super) junctors: Option<Box<Junctors>>,
-}
-
-/// Schemas that a value must match besides.
-#[derive(Debug, Default)]
-pub(super) struct Junctors {
-    pub(super) all_of: Box<[Node]>,
-    pub(super) any_of: Box<[Node]>,
-    pub(super) one_of: Box<[Node]>,
-    pub(super) not: Option<Node>,
 }
 
 /// The rules of one version of a kind.
@@ -144,7 +114,7 @@ pub struct Constraints {
 
 impl Constraints {
     pub(super) fn compile(source: Source<'_>, head: Option<(&str, &str)>) -> Result<Self, CompileError> {
-        let root = Compiler { depth: 0, nodes: 0 }.node(source)?;
+        let root = Compiler { depth: 0, nodes: 0, shared: Shared::new() }.node(source)?;
         // Parts of objects, such as defaults, are not held to them.
         let schema = if head.is_some() { source.node() } else { &Value::Null };
         let expressions = SchemaRules::of(schema, source.brand());
@@ -153,14 +123,17 @@ impl Constraints {
     }
 
     /// Bytes of memory that the rules hold, expressions and compiled patterns excepted.
-    pub fn held_bytes(&self) -> usize {
-        size_of::<Self>() + self.root.held_bytes()
+    #[cfg(test)]
+    pub(super) fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.root.held_bytes(&mut std::collections::HashSet::new())
     }
 }
 
 struct Compiler {
     depth: usize,
     nodes: usize,
+    /// The nodes below the root, each by itself.
+    shared: Shared<Arc<Node>>,
 }
 
 impl Compiler {
@@ -180,12 +153,12 @@ impl Compiler {
 
     fn open_node(&mut self, source: Source<'_>) -> Result<Node, CompileError> {
         let properties = source.properties().into_iter();
-        let properties: Result<Box<[(SmolStr, Node)]>, CompileError> =
-            properties.map(|(name, node)| Ok((SmolStr::new(name), self.node(node)?))).collect();
+        let properties: Result<Box<[(SmolStr, Arc<Node>)]>, CompileError> =
+            properties.map(|(name, node)| Ok((SmolStr::new(name), self.shared_node(node)?))).collect();
         let properties = properties?;
-        let items = self.boxed(source.items())?;
+        let items = source.items().map(|node| self.shared_node(node)).transpose()?;
         let values = match source.additional() {
-            Additional::Of(node) => self.boxed(Some(node))?,
+            Additional::Of(node) => Some(self.shared_node(node)?),
             Additional::Unsaid | Additional::Forbidden | Additional::Any => None,
         };
         let types = Types::of(source);
@@ -196,7 +169,7 @@ impl Compiler {
         };
         let embedded = source.is_embedded();
         let below =
-            || properties.iter().map(|(_, node)| node).chain(items.as_deref()).chain(values.as_deref());
+            || properties.iter().map(|(_, node)| &**node).chain(items.as_deref()).chain(values.as_deref());
         // once: the nodes below this one.
         let has_unique = unique != Unique::Nothing || below().any(|node| node.has_unique);
         // once: the nodes below this one.
@@ -219,38 +192,51 @@ impl Compiler {
         })
     }
 
-    fn boxed(&mut self, source: Option<Source<'_>>) -> Result<Option<Box<Node>>, CompileError> {
-        source.map(|source| self.node(source).map(Box::new)).transpose()
+    /// The node of `source`, or an equal one that was made before.
+    fn shared_node(&mut self, source: Source<'_>) -> Result<Arc<Node>, CompileError> {
+        let node = self.node(source)?;
+        let hash = self.shared.hash_of(&node);
+        if let Some(same) = self.shared.find(hash, |made| made.is_alike(&node)) {
+            return Ok(same);
+        }
+        let node = Arc::new(node);
+        self.shared.add(hash, node.clone());
+        Ok(node)
     }
 
     fn rules(&mut self, source: Source<'_>, format: Format) -> Result<Option<Box<Rules>>, CompileError> {
-        let int = |name: &str| source.at(name).as_i64();
-        let float = |name: &str| source.at(name).as_f64();
+        let count = |name: &str, of: fn(i64) -> Bound| source.at(name).as_i64().map(of);
+        let number = |name: &str, of: fn(f64) -> Bound| source.at(name).as_f64().map(of);
         let flag = |name: &str| source.at(name).as_bool() == Some(true);
         let names = |names: Vec<&str>| names.into_iter().map(SmolStr::new).collect::<Box<[SmolStr]>>();
-        let format_name = if format.is_of_text() { text(source.at("format")) } else { SmolStr::default() };
+        let bounds = [
+            count("maxLength", Bound::LengthMax),
+            count("minLength", Bound::LengthMin),
+            count("maxItems", Bound::ItemsMax),
+            count("minItems", Bound::ItemsMin),
+            count("maxProperties", Bound::MembersMax),
+            count("minProperties", Bound::MembersMin),
+            number("maximum", Bound::Maximum),
+            number("minimum", Bound::Minimum),
+            number("multipleOf", Bound::MultipleOf),
+        ];
+        let allowed = source.at("enum").as_array().filter(|allowed| !allowed.is_empty());
+        let rest = Rest {
+            pattern: text(source.at("pattern")),
+            format_name: if format.is_of_text() { text(source.at("format")) } else { SmolStr::default() },
+            list_keys: names(source.list_keys()),
+            allowed: allowed.map(|allowed| allowed.iter().cloned().collect()),
+            junctors: self.junctors(source)?,
+        };
         let rules = Rules {
             required: names(source.required()),
-            allowed: source.at("enum").as_array().into_iter().flatten().cloned().collect(),
-            pattern: text(source.at("pattern")),
-            format_name,
-            length_max: int("maxLength"),
-            length_min: int("minLength"),
-            items_max: int("maxItems"),
-            items_min: int("minItems"),
-            members_max: int("maxProperties"),
-            members_min: int("minProperties"),
-            maximum: float("maximum"),
-            minimum: float("minimum"),
-            multiple_of: float("multipleOf"),
             is_maximum_exclusive: flag("exclusiveMaximum"),
             is_minimum_exclusive: flag("exclusiveMinimum"),
             has_unique_items: flag("uniqueItems"),
             is_closed: matches!(source.additional(), Additional::Forbidden),
-            list_keys: names(source.list_keys()),
-            junctors: self.junctors(source)?,
+            ..Rules::default()
         };
-        Ok(if rules.is_empty() { None } else { Some(Box::new(rules)) })
+        Ok(rules.with(bounds.into_iter().flatten(), rest))
     }
 
     fn junctors(&mut self, source: Source<'_>) -> Result<Option<Box<Junctors>>, CompileError> {
@@ -264,49 +250,11 @@ impl Compiler {
     }
 }
 
-impl Rules {
-    fn is_empty(&self) -> bool {
-        let Rules { required, allowed, pattern, format_name, list_keys, junctors, .. } = self;
-        let has_lists = !(required.is_empty() && allowed.is_empty() && list_keys.is_empty());
-        let has_texts = has_lists || !(pattern.is_empty() && format_name.is_empty());
-        let counts = [
-            self.length_max,
-            self.length_min,
-            self.items_max,
-            self.items_min,
-            self.members_max,
-            self.members_min,
-        ];
-        let bounds = [self.maximum, self.minimum, self.multiple_of];
-        // few: nine bounds.
-        let has_bounds = counts.iter().any(Option::is_some) || bounds.iter().any(Option::is_some);
-        !(has_texts || has_bounds || self.has_unique_items || self.is_closed || junctors.is_some())
-    }
-
-    fn held_bytes(&self) -> usize {
-        let texts = |texts: &[SmolStr]| size_of_val(texts) + texts.iter().map(text_bytes).sum::<usize>();
-        let nodes = |nodes: &[Node]| -> usize {
-            nodes.iter().map(|node| size_of::<Node>() + node.held_bytes()).sum()
-        };
-        let junctors = self.junctors.as_deref().map_or(0, |of| {
-            let not = of.not.as_ref().map_or(0, Node::held_bytes);
-            size_of::<Junctors>() + not + nodes(&of.all_of) + nodes(&of.any_of) + nodes(&of.one_of)
-        });
-        let allowed: usize = size_of_val(&*self.allowed);
-        texts(&self.required) + texts(&self.list_keys) + allowed + text_bytes(&self.pattern) + junctors
-    }
-}
-
-/// Bytes of a text beside its place.
-fn text_bytes(text: &SmolStr) -> usize {
-    if text.is_heap_allocated() { text.len() } else { 0 }
-}
-
 impl Node {
     /// The schema of the member `name`.
     pub(super) fn property(&self, name: &str) -> Option<&Node> {
         let found = self.properties.binary_search_by(|(property, _)| property.as_str().cmp(name));
-        found.ok().map(|at| &self.properties[at].1)
+        found.ok().map(|at| &*self.properties[at].1)
     }
 
     /// The rules, empty ones where there are none.
@@ -314,17 +262,56 @@ impl Node {
         self.rules.as_deref()
     }
 
-    /// Bytes of memory beside the node itself.
-    fn held_bytes(&self) -> usize {
-        let properties: usize = self
-            .properties
-            .iter()
-            .map(|(name, node)| size_of::<(SmolStr, Node)>() + text_bytes(name) + node.held_bytes())
-            .sum();
-        let boxed = |node: &Option<Box<Node>>| {
-            node.as_deref().map_or(0, |node| size_of::<Node>() + node.held_bytes())
+    /// What holds for the node by itself.
+    fn own(&self) -> (Types, Format, bool, Unique, bool) {
+        (self.types, self.format, self.nullable, self.unique, self.embedded)
+    }
+
+    /// The nodes below, by their places.
+    fn below(&self) -> impl Iterator<Item = *const Node> {
+        let properties = self.properties.iter().map(|(_, node)| Arc::as_ptr(node));
+        properties.chain(self.items.iter().chain(&self.values).map(Arc::as_ptr))
+    }
+
+    /// Whether `other`, which is made of the same shared nodes, says the same.
+    fn is_alike(&self, other: &Node) -> bool {
+        let names = |of: &Node| of.properties.len();
+        let are_named_alike = || {
+            let pairs = self.properties.iter().zip(&other.properties);
+            pairs.into_iter().all(|((one, _), (other, _))| one == other)
         };
-        let rules = self.rules().map_or(0, |rules| size_of::<Rules>() + rules.held_bytes());
-        properties + boxed(&self.items) + boxed(&self.values) + rules
+        let rules = match (&self.rules, &other.rules) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.is_alike(other),
+            _ => false,
+        };
+        rules
+            && self.own() == other.own()
+            && (names(self), self.items.is_some()) == (names(other), other.items.is_some())
+            && self.below().eq(other.below())
+            && are_named_alike()
+    }
+
+    /// Bytes of memory beside the node itself, without what `met` has already.
+    #[cfg(test)]
+    fn held_bytes(&self, met: &mut std::collections::HashSet<*const Node>) -> usize {
+        let rules = self.rules().map_or(0, Rules::held_bytes);
+        let mut bytes = size_of_val(&*self.properties) + rules;
+        let nodes = self.properties.iter().map(|(_, node)| node).chain(&self.items).chain(&self.values);
+        for node in nodes {
+            if met.insert(Arc::as_ptr(node)) {
+                bytes += 2 * size_of::<usize>() + size_of::<Node>() + node.held_bytes(met);
+            }
+        }
+        bytes
+    }
+}
+
+impl Hash for Node {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.own().hash(state);
+        self.properties.iter().for_each(|(name, _)| name.hash(state));
+        self.below().for_each(|node| node.hash(state));
+        self.rules().hash(state);
     }
 }

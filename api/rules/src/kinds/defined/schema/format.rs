@@ -10,7 +10,7 @@ use super::network;
 use crate::validate::address;
 
 /// A known format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Format {
     None,
     Int32,

@@ -7,13 +7,14 @@
 use orch_schema::value::Value;
 
 use super::check::Checker;
-use super::constraint::{Junctors, Node, Rules};
+use super::constraint::Node;
 use super::failure::{Failure, Outcome, Place};
+use super::rules::{Junctors, Rules};
 
 /// Checks `value` against the junctors of `rules`.
 pub(super) fn check(walk: Checker<'_>, rules: Option<&Rules>, value: &Value, place: Place<'_>) -> Outcome {
     let mut outcome = Outcome::default();
-    if let Some(junctors) = rules.and_then(|rules| rules.junctors.as_deref()) {
+    if let Some(junctors) = rules.and_then(Rules::junctors) {
         let Junctors { all_of, any_of, one_of, not } = junctors;
         let checked = |node: &Node| walk.checked(node, value, place, None);
         if !any_of.is_empty() {

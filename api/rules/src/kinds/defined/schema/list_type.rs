@@ -10,6 +10,7 @@ use orch_schema::value::{Map, Value};
 
 use super::constraint::{Node, Unique};
 use super::failure::shown_value;
+use super::rules::Rules;
 use crate::validate::{FieldError, FieldErrors, Path};
 
 /// Properties of a schema that are looked at in one step.
@@ -80,7 +81,7 @@ fn keys(node: &Node, items: &[Value], path: &Path, errors: &mut FieldErrors) {
         let detail = "must be an object for an array of list-type map";
         return errors.push(FieldError::invalid(path.index(at), &shown_value(&items[at]), detail));
     }
-    let names = node.rules().map(|rules| &*rules.list_keys).unwrap_or_default();
+    let names = node.rules().map(Rules::list_keys).unwrap_or_default();
     let keys = |item: &Value| -> Value {
         let found = names.iter().filter_map(|name| Some((name.clone(), item.get(name)?.clone())));
         found.collect::<Map>().into()

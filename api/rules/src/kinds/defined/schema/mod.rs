@@ -22,7 +22,9 @@ mod number;
 mod oracle;
 mod part;
 mod pattern;
+mod rules;
 mod sameness;
+mod sharing;
 mod source;
 mod tables;
 #[cfg(test)]

@@ -43,18 +43,18 @@ pub(super) fn check(node: &Node, value: &Number, place: Place<'_>) -> Outcome {
     in_range(&mut outcome, range.fits(value), "Checked");
     if let Some(rules) = node.rules() {
         let bound = |bound: f64| range.fits_bound(bound);
-        if let Some(factor) = rules.multiple_of {
+        if let Some(factor) = rules.multiple_of() {
             in_range(&mut outcome, bound(factor), "MultipleOf");
             outcome.merge(multiple(value, float, factor, bound(factor), place));
         }
-        if let Some(min) = rules.minimum {
+        if let Some(min) = rules.minimum() {
             in_range(&mut outcome, bound(min), "Minimum boundary");
             let sign = if rules.is_minimum_exclusive { "greater than" } else { "greater than or equal to" };
             let is_met = |order| order == std::cmp::Ordering::Greater;
             let edge = !rules.is_minimum_exclusive;
             outcome.merge(bounded(value, float, min, bound(min), is_met, edge, sign, place));
         }
-        if let Some(max) = rules.maximum {
+        if let Some(max) = rules.maximum() {
             in_range(&mut outcome, bound(max), "Maximum boundary");
             let sign = if rules.is_maximum_exclusive { "less than" } else { "less than or equal to" };
             let is_met = |order| order == std::cmp::Ordering::Less;

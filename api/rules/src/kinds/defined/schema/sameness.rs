@@ -11,6 +11,7 @@ use orch_schema::budget::count_steps;
 use orch_schema::value::Value;
 
 use super::constraint::{Node, Unique};
+use super::rules::Rules;
 use crate::expression::rules::Sameness;
 use crate::validate::tree::Tree;
 
@@ -19,7 +20,7 @@ pub(super) const VISIT_STEPS: u64 = 10;
 
 /// The values of the keys of an item of a list of type map; `None` if one is absent or no scalar, so that the item has no old one.
 pub(super) fn keys<'v>(node: &Node, item: &'v Value) -> Option<Vec<&'v Value>> {
-    let names = node.rules().map(|rules| &*rules.list_keys).unwrap_or_default();
+    let names = node.rules().map(Rules::list_keys).unwrap_or_default();
     let item = item.as_object()?;
     let is_scalar = |value: &&Value| !value.is_object() && !value.is_array() && !value.is_null();
     names.iter().map(|name| item.get(name).filter(is_scalar)).collect()

@@ -1,12 +1,13 @@
 //! From a schema to type tables.
 //!
 //! Owns which table type a node of a schema becomes, what the decoder keeps of values there, and how much memory defaults add to
-//! an object. Every field has presence: an explicit zero is a value.
+//! an object. Every field has presence: an explicit zero is a value. Objects that are the same have one type.
 
 use orch_schema::budget::{entry_weight, weight};
 use orch_schema::value::{SmolStr, Value};
 use orch_schema::{Field, ListTopology, Member, ObjectType, Scalar, Schema, TypeId, ValueType};
 
+use super::sharing::Shared;
 use super::source::{Additional, Source};
 use super::{CompileError, Input, root_of};
 
@@ -23,6 +24,8 @@ const HEAD: [&str; 3] = ["apiVersion", "kind", "metadata"];
 pub(super) struct Tables<'b> {
     base: &'b Schema,
     types: Vec<ObjectType>,
+    /// The types of objects below the root, by their places.
+    shared: Shared<usize>,
     meta: TypeId,
     /// The type of an object of which no member is declared.
     closed: Option<TypeId>,
@@ -61,7 +64,8 @@ pub(super) fn types(
 impl<'b> Tables<'b> {
     fn over(base: &'b Schema) -> Self {
         let meta = found(base, "meta.v1.ObjectMeta");
-        Tables { base, types: Vec::new(), meta, closed: None, depth: 0, nodes: 0 }
+        let shared = Shared::new();
+        Tables { base, types: Vec::new(), shared, meta, closed: None, depth: 0, nodes: 0 }
     }
 
     /// The place of an own type.
@@ -69,10 +73,19 @@ impl<'b> Tables<'b> {
         (id as usize).checked_sub(self.base.len())
     }
 
+    /// The id of `ty`, which has no name, or of a type that was made before and is the same.
     fn add(&mut self, ty: ObjectType) -> TypeId {
-        let id = super::own(self.base, self.types.len());
-        self.types.push(ty);
-        id
+        let fields: Vec<(&str, Option<TypeId>)> =
+            ty.fields.iter().map(|field| (field.name.as_str(), object_in(&field.value))).collect();
+        let hash = self.shared.hash_of(fields);
+        let same = self.shared.find(hash, |&at| self.types[at].is_alike(&ty));
+        let at = same.unwrap_or_else(|| {
+            let at = self.types.len();
+            self.types.push(ty);
+            self.shared.add(hash, at);
+            at
+        });
+        super::own(self.base, at)
     }
 
     fn object_type(&self, name: Box<str>, fields: Vec<Field>) -> ObjectType {
@@ -97,7 +110,7 @@ impl<'b> Tables<'b> {
             field.presence = true;
             field.nullable = node.is_nullable();
             field.required = required.contains(name);
-            field.default = default_of(node);
+            field.default = default_of(node).map(Box::new);
             if matches!(field.value, ValueType::Untyped) && node.extension("map-type") == "atomic" {
                 field.atomic = Some(true);
             }
@@ -229,6 +242,16 @@ impl<'b> Tables<'b> {
             },
             _ => 0,
         }
+    }
+}
+
+/// The type of objects that are values of `ty`, or items or values in them.
+fn object_in(ty: &ValueType) -> Option<TypeId> {
+    match ty {
+        ValueType::Object(id) => Some(*id),
+        ValueType::List { item: inner, .. } | ValueType::Map { value: inner, .. } => object_in(inner),
+        ValueType::Member(member) => object_in(&member.value),
+        ValueType::Scalar(_) | ValueType::Untyped => None,
     }
 }
 

@@ -1,0 +1,271 @@
+//! Decides on one dependent at an aggregated server: a function of a state, the ends that were seen, and the answers about owners that
+//! other servers keep.
+//!
+//! Owns the rules, which are those of [`super::super::decide`] but for two. An owner that this cluster keeps is gone only if its end
+//! was seen: an absent one may be yet to come with an import, or be of a time that the state was taken back behind. And an owner that waits is
+//! waited for no longer by a dependent of which another owner is unknown.
+//!
+//! Invariant: a dependent is deleted only if all of its owners are gone or wait for it; one that cannot be looked up keeps it.
+//! Invariant: the state and the answers are newer than the dependent: an owner absent in them is gone for good.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use orch_raft::State;
+use orch_rules::validate::tree::Tree;
+use orch_schema::value::Value;
+
+use super::super::graph::ObjectRef;
+use super::super::ownership::{FOREGROUND, ORPHAN, Ownership};
+use super::super::remote_owners::{Answer, Question};
+use super::super::sightings::Sightings;
+use super::dependent::Dependent;
+use super::ends::Ends;
+use crate::aggregation::Remote;
+use crate::registry::Registry;
+
+/// State of the object that an owner reference names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Live,
+    Absent,
+    /// It is being deleted with `Orphan`.
+    Orphaning,
+    /// It is being deleted in the foreground.
+    Waiting,
+    /// Nobody says whether it exists.
+    Unknown,
+}
+
+/// The write to a dependent.
+#[derive(Debug, PartialEq)]
+pub(super) enum Verdict {
+    Nothing,
+    Delete,
+    /// These owner references are left.
+    Owners(Vec<Value>),
+}
+
+/// The kinds of owners, and where they are.
+#[derive(Clone, Copy)]
+pub(super) struct Rules<'a> {
+    pub(super) registry: &'a Registry,
+    /// Aggregated servers by group and version, as `apiVersion` has them. Clients choose the names: keyed hashes.
+    pub(super) servers: &'a HashMap<String, Arc<Remote>>,
+}
+
+/// What is known of owners.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    /// Behind a barrier.
+    pub(super) state: &'a State,
+    pub(super) ends: &'a Ends,
+    /// Of other servers.
+    pub(super) answers: &'a BTreeMap<Question, Answer>,
+    pub(super) sightings: &'a Sightings,
+}
+
+impl Rules<'_> {
+    /// The questions for owners of `dependent` at other servers.
+    pub(super) fn questions(&self, dependent: &Dependent) -> Vec<(Question, Arc<Remote>)> {
+        let asked = dependent.owners.iter().filter_map(|reference| {
+            // once: looked up by hash.
+            let server = self.servers.get(reference.text("apiVersion"))?;
+            Some((Question::of(server, reference, &dependent.namespace), server.clone()))
+        });
+        asked.collect()
+    }
+
+    /// The verdict on `dependent` by what is `known`, and which awaited owners it is in the way of.
+    ///
+    /// # Errors
+    /// A stored owner cannot be read.
+    pub(super) fn judge(
+        &self,
+        dependent: &Dependent,
+        known: Known<'_>,
+    ) -> Result<(Verdict, BTreeSet<String>), serde_json::Error> {
+        let find = |reference| Ok((self.owner(dependent, reference, known)?, reference));
+        let owners: Vec<(Owner, &Value)> =
+            dependent.owners.iter().map(find).collect::<Result<_, serde_json::Error>>()?;
+        let is_in_the_way = |owner: Owner, reference: &Value| match owner {
+            Owner::Orphaning => true,
+            Owner::Waiting => reference.flag("blockOwnerDeletion"),
+            _ => false,
+        };
+        let in_the_way = owners.iter().filter(|(owner, reference)| is_in_the_way(*owner, reference));
+        let in_the_way = in_the_way.map(|(_, reference)| reference.text("uid").to_owned()).collect();
+        Ok((verdict(&owners, dependent.is_terminating), in_the_way))
+    }
+
+    fn owner(
+        &self,
+        dependent: &Dependent,
+        reference: &Value,
+        known: Known<'_>,
+    ) -> Result<Owner, serde_json::Error> {
+        let uid = reference.text("uid");
+        if let Some(server) = self.servers.get(reference.text("apiVersion")) {
+            let took_along = known.sightings.took_along(&server.name, uid);
+            let absent = if took_along { Owner::Absent } else { Owner::Unknown };
+            return Ok(match known.answers.get(&Question::of(server, reference, &dependent.namespace)) {
+                Some(Answer::Missing) => absent,
+                Some(Answer::Found { uid: found, .. }) if found != uid => absent,
+                // The policy of its deletion may change until it is gone.
+                Some(Answer::Found { is_waiting: true, .. } | Answer::Unknown) | None => Owner::Unknown,
+                Some(Answer::Found { is_waiting: false, .. }) => Owner::Live,
+            });
+        }
+        let ended = if known.ends.has_ended(uid) { Owner::Absent } else { Owner::Unknown };
+        let found = self.registry.find_named(reference.text("apiVersion"), reference.text("kind"));
+        let Some(resource) = found else { return Ok(ended) };
+        let name = reference.text("name");
+        let path = match (resource.namespaced, &*dependent.namespace) {
+            // It names no namespace to look in.
+            (true, "") => return Ok(Owner::Unknown),
+            (true, namespace) => format!("{namespace}/{name}"),
+            (false, _) => name.to_owned(),
+        };
+        let owner = ObjectRef { storage: resource.storage.clone(), path: path.into() };
+        match owner.find(known.state).filter(|owner| owner.index.uid == uid) {
+            None => Ok(ended),
+            Some(owner) if !owner.index.terminating => Ok(Owner::Live),
+            // As it is now: the policy of its deletion may change.
+            Some(owner) => Ok(match Ownership::of(&owner)? {
+                held if held.is_held_by(ORPHAN) => Owner::Orphaning,
+                held if held.is_held_by(FOREGROUND) => Owner::Waiting,
+                _ => Owner::Live,
+            }),
+        }
+    }
+}
+
+/// The verdict on a dependent with these owners.
+fn verdict(owners: &[(Owner, &Value)], is_terminating: bool) -> Verdict {
+    // once: a few questions.
+    let any = |kind: Owner| owners.iter().any(|(owner, _)| *owner == kind);
+    let without = |is_lost: fn(Owner) -> bool| {
+        let left = owners.iter().filter(|(owner, _)| !is_lost(*owner));
+        Verdict::Owners(left.map(|(_, reference)| (*reference).clone()).collect())
+    };
+    if any(Owner::Orphaning) {
+        return without(|owner| owner == Owner::Orphaning);
+    }
+    let is_lost = any(Owner::Absent) || any(Owner::Waiting);
+    if is_terminating || !is_lost {
+        return Verdict::Nothing;
+    }
+    if any(Owner::Unknown) {
+        // An owner that waits goes without it, as beside one that is live; whether others are gone is not known.
+        return match any(Owner::Waiting) {
+            true => without(|owner| owner == Owner::Waiting),
+            false => Verdict::Nothing,
+        };
+    }
+    if any(Owner::Live) {
+        return without(|owner| owner != Owner::Live);
+    }
+    Verdict::Delete
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_proto::brand::ORCH;
+    use orch_schema::json;
+
+    use super::super::dependent::Page;
+    use super::*;
+    use crate::controllers::testing::Fixture;
+
+    /// An object in `namespace` that names `owner`, of a kind of the core group.
+    fn dependent(namespace: &str, (kind, name, uid): (&str, &str, &str)) -> Dependent {
+        let owner = json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": uid});
+        let metadata = json!({
+            "name": "d", "namespace": namespace, "uid": "u-d", "resourceVersion": "7", "ownerReferences": [owner],
+        });
+        let list = json!({"kind": "ThingList", "items": [{"metadata": metadata}]});
+        Page::read(list.to_string().as_bytes(), 1).unwrap().dependents.remove(0)
+    }
+
+    /// The verdict on `dependent` in the state of `fixture`, where the objects `ended` have ended.
+    fn judged(fixture: &Fixture, dependent: &Dependent, ended: &[&str]) -> Verdict {
+        let (registry, servers) = (Registry::builtin(&ORCH), HashMap::new());
+        let mut ends = Ends::default();
+        ended.iter().for_each(|uid| ends.remember_uid(uid));
+        let known = Known {
+            state: &fixture.state(),
+            ends: &ends,
+            answers: &BTreeMap::new(),
+            sightings: &Sightings::default(),
+        };
+        Rules { registry: &registry, servers: &servers }.judge(dependent, known).unwrap().0
+    }
+
+    #[tokio::test]
+    async fn the_policy_of_an_owners_deletion_counts_as_it_is_now() {
+        let fixture = Fixture::new();
+        fixture.namespace("n").await;
+        let metadata = json!({"name": "o", "finalizers": ["example.com/hold"]});
+        let uid = fixture.create("configmaps", "n", json!({"metadata": metadata})).await;
+        let dependent = dependent("n", ("ConfigMap", "o", &uid));
+        assert_eq!(judged(&fixture, &dependent, &[]), Verdict::Nothing);
+        fixture.delete("configmaps", "n/o", json!({"propagationPolicy": "Foreground"})).await;
+        assert_eq!(judged(&fixture, &dependent, &[]), Verdict::Delete);
+        fixture.delete("configmaps", "n/o", json!({"propagationPolicy": "Orphan"})).await;
+        assert_eq!(judged(&fixture, &dependent, &[]), Verdict::Owners(Vec::new()));
+        fixture.delete("configmaps", "n/o", json!({"propagationPolicy": "Background"})).await;
+        assert_eq!(judged(&fixture, &dependent, &[]), Verdict::Nothing, "it is there until it is gone");
+        assert_eq!(judged(&fixture, &dependent, &[&uid]), Verdict::Nothing, "also if it ended before");
+        fixture.merge("configmaps", "n/o", json!({"metadata": {"finalizers": null}})).await;
+        assert_eq!(judged(&fixture, &dependent, &[]), Verdict::Nothing, "nobody has seen its end");
+        assert_eq!(judged(&fixture, &dependent, &[&uid]), Verdict::Delete);
+    }
+
+    #[tokio::test]
+    async fn an_object_outside_of_namespaces_never_goes_with_one_that_is_in_a_namespace() {
+        let fixture = Fixture::new();
+        fixture.namespace("n").await;
+        let uid = fixture.create("configmaps", "n", json!({"metadata": {"name": "o"}})).await;
+        let of_map = dependent("", ("ConfigMap", "o", &uid));
+        assert_eq!(judged(&fixture, &of_map, &[&uid]), Verdict::Nothing);
+        fixture.delete("configmaps", "n/o", json!({"propagationPolicy": "Foreground"})).await;
+        assert_eq!(judged(&fixture, &of_map, &[&uid]), Verdict::Nothing);
+        let of_node = dependent("", ("Node", "n", "u-n"));
+        assert_eq!(judged(&fixture, &of_node, &["u-n"]), Verdict::Delete);
+    }
+
+    #[test]
+    fn a_dependent_goes_with_its_last_owner_and_stays_where_one_is_unknown() {
+        let names = ["live", "absent", "orphaning", "waiting", "unknown"].map(|name| json!({"name": name}));
+        let kinds = [Owner::Live, Owner::Absent, Owner::Orphaning, Owner::Waiting, Owner::Unknown];
+        let judged = |of: &[usize], is_terminating| {
+            let owners: Vec<(Owner, &Value)> = of.iter().map(|at| (kinds[*at], &names[*at])).collect();
+            match verdict(&owners, is_terminating) {
+                Verdict::Nothing => "stays".to_owned(),
+                Verdict::Delete => "goes".to_owned(),
+                Verdict::Owners(left) => {
+                    let left: Vec<&str> = left.iter().map(|owner| owner.text("name")).collect();
+                    format!("keeps {}", left.join(" "))
+                }
+            }
+        };
+        for (owners, alone, leaving) in [
+            (&[0][..], "stays", "stays"),
+            (&[1], "goes", "stays"),
+            (&[3], "goes", "stays"),
+            (&[4], "stays", "stays"),
+            (&[1, 3], "goes", "stays"),
+            (&[1, 4], "stays", "stays"),
+            (&[3, 4], "keeps unknown", "stays"),
+            (&[1, 3, 4], "keeps absent unknown", "stays"),
+            (&[0, 1], "keeps live", "stays"),
+            (&[0, 1, 3], "keeps live", "stays"),
+            (&[0, 1, 4], "stays", "stays"),
+            (&[2], "keeps ", "keeps "),
+            (&[1, 2], "keeps absent", "keeps absent"),
+            (&[0, 2, 4], "keeps live unknown", "keeps live unknown"),
+        ] {
+            assert_eq!((&*judged(owners, false), &*judged(owners, true)), (alone, leaving), "{owners:?}");
+        }
+    }
+}
