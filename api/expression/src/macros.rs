@@ -13,7 +13,8 @@ pub(crate) const ACCUMULATOR: &str = "@result";
 const UNUSED: &str = "#unused";
 /// The list that `sortBy` sorts.
 const SORTED: &str = "@sorted";
-const NOT_A_NAME: &str = "argument must be a simple name";
+/// The fault of a variable that is no name.
+pub(crate) const NOT_A_NAME: &str = "argument must be a simple name";
 
 type Expansion = Result<Option<IdedExpr>, ParseError>;
 

@@ -10,7 +10,7 @@ use cel::{Env, IdedExpr};
 
 use crate::allowance::{Charge, Exhausted};
 use crate::error::CompileError;
-use crate::macros;
+use crate::macros::{self, NOT_A_NAME};
 use crate::nesting::{behind_text, nesting};
 use crate::scope::Libraries;
 
@@ -95,10 +95,51 @@ pub fn parse(
         Err(faults) => {
             let place = |number: isize| usize::try_from(number).unwrap_or(0);
             let faults = faults.errors.into_iter();
-            let faults = faults.map(|fault| (place(fault.pos.0), place(fault.pos.1), fault.msg));
+            let faults = faults.map(|fault| {
+                let (line, column) = (place(fault.pos.0), place(fault.pos.1));
+                let named = (fault.msg == NOT_A_NAME).then(|| of_variable(before(source, line, column)));
+                (line, column, named.flatten().unwrap_or(fault.msg))
+            });
             Err(CompileError::at_lines(source, faults.collect()))
         }
     })
+}
+
+/// The text before a line and column, both from one.
+fn before(source: &str, line: usize, column: usize) -> &str {
+    let start: usize = source.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    let own = &source[start..];
+    let end = own.char_indices().nth(column.saturating_sub(1)).map_or(own.len(), |(at, _)| at);
+    &source[..start + end]
+}
+
+/// The reference's words for a variable that is no name, where they are those of one macro: that whose bracket is the last one open in
+/// the text before the variable.
+fn of_variable(before: &str) -> Option<String> {
+    let mut closed = 0_usize;
+    let mut backwards = before.char_indices().rev();
+    // once: the text before the variable.
+    let bracket = backwards.find_map(|(at, letter)| match letter {
+        ')' => {
+            closed += 1;
+            None
+        }
+        '(' if closed == 0 => Some(at),
+        '(' => {
+            closed -= 1;
+            None
+        }
+        _ => None,
+    })?;
+    let name = before[..bracket].trim_end();
+    let start = name.rfind(|c: char| !c.is_ascii_alphanumeric()).map_or(0, |at| at + 1);
+    match &name[start..] {
+        name @ ("optMap" | "optFlatMap") => {
+            Some(format!("{name}() variable name must be a simple identifier"))
+        }
+        "map" | "filter" | "sortBy" => Some("argument is not an identifier".to_owned()),
+        _ => None,
+    }
 }
 
 /// Runs `work` in a thread with [`DEEP_STACK_BYTES`] of stack; `None` if the system gives none.

@@ -103,6 +103,7 @@ fn expressions_have_the_values_of_the_language() {
         "self.labels.app == self.name && self.labels['tier'].startsWith('fr')",
         "has(self.labels.app) && !has(self.labels.none) && !has(self.none) && has(self.nil)",
         "self.nil == null && self.on",
+        "-dyn(duration('1s')) == duration('-1s')",
         "self.ports.exists(p, p.port == 443) && self.ports.all(p, p.port > 0)",
         "self.ports.exists_one(p, p.name == 'http') && self.ports.existsOne(i, p, i == 1)",
         "self.ports.map(p, p.port) == [80, 443] && self.ports.map(p, p.port > 80, p.name) == ['https']",

@@ -102,6 +102,8 @@ impl<'a> Checker<'a> {
             (Style::Method, [target, rest @ ..]) => format!("{target}.({})", rest.join(", ")),
             (_, all) => format!("({})", all.join(", ")),
         };
+        // Both forms have one name in the reference.
+        let name = if matches!(name, "@insert" | "@merge") { "cel.@mapInsert" } else { name };
         self.fault(id, format!("found no matching overload for '{name}' applied to '{applied}'"));
     }
 }

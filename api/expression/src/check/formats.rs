@@ -10,6 +10,7 @@ use crate::library::clauses::{Clauses, Piece};
 use crate::library::format::{FAILED, taken};
 use crate::scope::Scope;
 use crate::types::Type;
+use crate::value::{DURATION, TIMESTAMP};
 
 /// The first fault of the call at the node `id`, with the number of the node that has it.
 pub(super) fn fault(id: u64, call: &CallExpr, checked: &Checked, scope: &Scope) -> Option<(u64, String)> {
@@ -39,7 +40,7 @@ pub(super) fn fault(id: u64, call: &CallExpr, checked: &Checked, scope: &Scope) 
         };
         if let Some(refused) = refused(clause.letter, value, checked) {
             let of = checked.type_of(refused.id);
-            let reason = format!("{FAILED}{}, was given {}", taken(clause.letter), scope.named(&of));
+            let reason = format!("{FAILED}{}, was given {}", taken(clause.letter), named(&of, scope));
             return Some((refused.id, reason));
         }
     }
@@ -49,15 +50,30 @@ pub(super) fn fault(id: u64, call: &CallExpr, checked: &Checked, scope: &Scope) 
     })
 }
 
+/// The name that a type has at run time.
+fn named(of: &Type, scope: &Scope) -> String {
+    match of {
+        Type::Null => "null_type".to_owned(),
+        Type::Any => "google.protobuf.Any".to_owned(),
+        Type::Duration => DURATION.to_owned(),
+        Type::Timestamp => TIMESTAMP.to_owned(),
+        Type::List(_) => "list".to_owned(),
+        Type::Map(_) => "map".to_owned(),
+        Type::Optional(_) => "optional_type".to_owned(),
+        Type::Type(_) => "type".to_owned(),
+        of => scope.named(of).to_string(),
+    }
+}
+
 /// The part of `value` whose type the clause `letter` does not take.
 fn refused<'a>(letter: char, value: &'a IdedExpr, checked: &Checked) -> Option<&'a IdedExpr> {
     let is_taken = match (letter, checked.type_of(value.id)) {
-        (_, Type::Dyn | Type::Any | Type::Error | Type::Unknown(_)) => true,
+        (_, Type::Dyn | Type::Error | Type::Unknown(_)) => true,
         ('d' | 'o', Type::Int | Type::Uint) => true,
         ('f' | 'e', Type::Double | Type::String) => true,
         ('b', Type::Int | Type::Uint | Type::Bool) => true,
         ('x' | 'X', Type::Int | Type::Uint | Type::String | Type::Bytes) => true,
-        ('s', of) => !matches!(of, Type::Optional(_) | Type::Opaque(_) | Type::Object(_)),
+        ('s', of) => !matches!(of, Type::Any | Type::Optional(_) | Type::Opaque(_) | Type::Object(_)),
         _ => false,
     };
     if !is_taken {

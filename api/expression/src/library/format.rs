@@ -28,7 +28,7 @@ pub(crate) fn format<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v
             out.push_str(text);
             continue;
         }
-        let value = values.get(at).ok_or_else(|| fault(format!("index {at} out of range")))?.checked()?;
+        let value = values.get(at).ok_or_else(|| fault(format!("index {at} out of range")))?;
         at += 1;
         if pieces.is_at_end() {
             return Err(fault("unexpected end of string"));

@@ -102,6 +102,9 @@ pub(crate) fn negate<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'
     match arguments {
         [Val::Int(number)] => int(number.checked_neg()),
         [Val::Double(number)] => Ok(Val::Double(-number)),
+        [Val::Duration(nanoseconds)] => {
+            nanoseconds.checked_neg().map(Val::Duration).ok_or_else(|| fault(OVERFLOW))
+        }
         _ => Err(no_overload()),
     }
 }

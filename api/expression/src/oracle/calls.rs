@@ -45,14 +45,18 @@ fn boolean(truth: bool, cost: u64) -> Called {
 const KEEPING: [&str; 8] =
     ["_==_", "_!=_", "_+_", "dyn", "@in", "@insert", "optional.of", "optional.ofNonZeroValue"];
 
+/// A value, a list without what tells its items apart.
+fn as_list(value: &Plain) -> Plain {
+    match value {
+        Plain::Identified(_, items) => Plain::List(items.clone()),
+        other => other.clone(),
+    }
+}
+
 pub(super) fn call(name: &str, is_method: bool, arguments: &[Plain]) -> Called {
     let plain: Vec<Plain>;
     let mut arguments = arguments;
     if !KEEPING.contains(&name) {
-        let as_list = |value: &Plain| match value {
-            Plain::Identified(_, items) => Plain::List(items.clone()),
-            other => other.clone(),
-        };
         plain = arguments.iter().map(as_list).collect();
         arguments = &plain;
     }

@@ -79,7 +79,7 @@ fn written(value: &Plain, is_inside: bool) -> String {
             format!("duration(\"{}\")", times::text_of_duration(*nanoseconds))
         }
         Plain::Time(time) if is_inside => format!("timestamp(\"{}\")", times::text_of_time(*time)),
-        Plain::List(items) => {
+        Plain::List(items) | Plain::Identified(_, items) => {
             let items: Vec<String> = items.iter().map(|item| written(item, true)).collect();
             format!("[{}]", items.join(", "))
         }

@@ -33,7 +33,7 @@ use proptest::prelude::*;
 
 use self::plain::Plain;
 use self::rights::{Authorizer, UNDECIDED};
-use self::shape::{Bytes, Shape, ShapeSizes};
+use self::shape::{Bytes, PREFIX, Shape, ShapeSizes};
 use self::walk::Walk;
 use self::write::Writer;
 use crate::environments::{OldSelf, rule_scope};
@@ -73,7 +73,7 @@ fn case(bytes: &[u8]) -> Case {
 
 /// Whether the case compiles.
 fn judge(case: &Case) -> Result<bool, String> {
-    let declared = Keywords::with_prefix("x-orch-").declare(&case.shape.schema(), Root::Part);
+    let declared = Keywords::with_prefix(PREFIX).declare(&case.shape.schema(), Root::Part);
     let declared = declared.ok_or("the schema has no type")?;
     let types = std::sync::Arc::new(SchemaTypes::of(&declared));
     let scope = rule_scope(&types, &declared, OldSelf::Value, "brand");

@@ -80,6 +80,15 @@ const TIMES: [&str; 5] = [
     "9999-12-31T23:59:59.999Z",
 ];
 
+/// Before the names of extensions of schemas.
+pub(super) const PREFIX: &str = "x-brand-";
+
+/// `schema` with an extension.
+fn with(mut schema: Value, extension: &str, value: Value) -> Value {
+    schema.as_object_mut().unwrap().insert(SmolStr::from(format!("{PREFIX}{extension}")), value);
+    schema
+}
+
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 /// The longest key of a map.
 const KEY_MAX: usize = 2;
@@ -141,22 +150,19 @@ impl Shape {
             Shape::Bool => json!({"type": "boolean"}),
             Shape::Text(most) => json!({"type": "string", "maxLength": *most}),
             Shape::Bytes(most) => json!({"type": "string", "format": "byte", "maxLength": *most}),
-            Shape::Either => json!({"x-orch-int-or-string": true, "maxLength": 4}),
+            Shape::Either => with(json!({"maxLength": 4}), "int-or-string", json!(true)),
             Shape::Nullable(inner) => {
                 let mut schema = inner.schema();
                 schema.as_object_mut().unwrap().insert(SmolStr::new("nullable"), json!(true));
                 schema
             }
             Shape::Set(most, item) => {
-                let items = item.schema();
+                let list = json!({"type": "array", "maxItems": *most, "items": item.schema()});
                 match **item {
-                    Shape::Object(_) => json!({
-                        "type": "array", "maxItems": *most, "items": items,
-                        "x-orch-list-type": "map", "x-orch-list-map-keys": ["a"]
-                    }),
-                    _ => {
-                        json!({"type": "array", "maxItems": *most, "items": items, "x-orch-list-type": "set"})
+                    Shape::Object(_) => {
+                        with(with(list, "list-type", json!("map")), "list-map-keys", json!(["a"]))
                     }
+                    _ => with(list, "list-type", json!("set")),
                 }
             }
             Shape::Duration => json!({"type": "string", "format": "duration"}),

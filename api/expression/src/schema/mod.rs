@@ -7,8 +7,11 @@
 //!
 //! Invariant: types are as deep as the schema is, and a declaration holds nothing of the schema itself.
 
+mod base64;
 mod cardinality;
 mod declare;
+mod durations;
+mod identity;
 pub(crate) mod names;
 mod sizes;
 #[cfg(test)]
@@ -22,6 +25,7 @@ use orch_schema::value::SmolStr;
 
 pub use self::cardinality::Cardinality;
 pub use self::declare::{Keywords, Root};
+pub use self::durations::parse_duration;
 pub use self::names::escape;
 pub use self::sizes::{REQUEST_BYTES_MAX, SchemaSizes};
 use crate::scope::Objects;

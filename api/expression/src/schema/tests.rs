@@ -129,12 +129,24 @@ fn parts_that_the_schema_hides_are_undefined() {
 fn values_that_do_not_fit_are_faults_where_they_are_read() {
     let schema = json!({"type": "object", "properties": {
         "at": {"type": "string", "format": "date-time"},
+        "small": {"type": "string", "format": "date-time"},
+        "late": {"type": "string", "format": "date-time"},
         "list": {"type": "array", "items": {"type": "integer"}},
+        "data": {"type": "string", "format": "byte"},
+        "wait": {"type": "string", "format": "duration"},
     }});
     let declared = Keywords::with_prefix("x-orch-").declare(&schema, Root::Part).unwrap();
-    let document = json!({"at": "noon", "list": [1, null]});
+    let document = json!({"at": "2024-01-01t00:00:00z", "small": "2024-01-01T00:00:00.5z", "late": "2024-01-01T24:00:00Z", "list": [1, null], "data": "ab+/", "wait": "soon"});
     for (source, reason) in [
-        ("self.at.getFullYear() > 0", "Invalid date-time formatted string noon"),
+        (
+            "self.at.getFullYear() > 0",
+            "Invalid date-time formatted string 2024-01-01t00:00:00z: parsing time \"2024-01-01t00:00:00z\" as \"2006-01-02T15:04:05\": cannot parse \"t00:00:00z\" as \"T\"",
+        ),
+        ("self.small.getFullYear() > 0", "parsing time \"2024-01-01T00:00:00.5z\": extra text: \"z\""),
+        ("self.late.getFullYear() > 0", "parsing time \"2024-01-01T24:00:00Z\": hour out of range"),
+        ("self.data == b''", "Invalid byte formatted string ab+/: illegal base64 data at input byte 2"),
+        ("self.wait > duration('1s')", "soon"),
+        ("'%s'.format([dyn(self.list)])", "error during formatting: no formatting function for error"),
         ("self.list[1] == 1", "invalid data, got null for schema with nullable=false"),
         ("self.list.all(x, x > 0)", "invalid data, got null for schema with nullable=false"),
     ] {
@@ -144,6 +156,40 @@ fn values_that_do_not_fit_are_faults_where_they_are_read() {
         let mut budget = Budget::UNBOUNDED;
         let told = program.evaluate(&variables, Limits::CALL, &mut budget).unwrap_err().to_string();
         assert!(told.contains(reason), "{source}: {told}");
+    }
+}
+
+#[test]
+fn long_lists_in_another_order_are_compared_within_the_steps() {
+    let schema = json!({"type": "object", "properties": {
+        "set": {"type": "array", "items": {"type": "string"}, "x-orch-list-type": "set"},
+        "keyed": {
+            "type": "array", "x-orch-list-type": "map", "x-orch-list-map-keys": ["k", "n"],
+            "items": {"type": "object", "properties": {"k": {"type": "string"}, "n": {"type": "integer"}}},
+        },
+    }});
+    let declared = Keywords::with_prefix("x-orch-").declare(&schema, Root::Part).unwrap();
+    let document = |places: Vec<i32>| {
+        let set: Vec<String> = places.iter().map(|place| place.to_string()).collect();
+        let keyed = places.iter().map(|place| json!({"k": format!("k{}", place % 9), "n": *place}));
+        json!({"set": set, "keyed": keyed.collect::<Vec<_>>()})
+    };
+    let (new, old) = (document((0..9_000).rev().collect()), document((0..9_000).collect()));
+    for source in [
+        "self.set == oldSelf.set && self.keyed == oldSelf.keyed",
+        "self.set + oldSelf.set == oldSelf.set && (self.keyed + oldSelf.keyed).size() == 9000",
+        "self.set != oldSelf.set + ['x'] && (self.set + ['x', 'x']).size() == 9001",
+    ] {
+        let program = ast(&declared, source).unwrap();
+        let program = program.program(PatternLimits::STANDING, &mut Allowance::of(u64::MAX)).unwrap();
+        let variables = [Some(declared.read(&new)), Some(declared.read(&old))];
+        let mut budget = Budget::UNBOUNDED;
+        let value = program.evaluate(&variables, Limits::CALL, &mut budget);
+        assert_eq!(
+            value.map(|value| value.to_string()).map_err(|e| e.to_string()),
+            Ok("true".to_owned()),
+            "{source}"
+        );
     }
 }
 

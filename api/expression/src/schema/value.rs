@@ -3,17 +3,13 @@
 //! Owns how each part of a document becomes a value. A part that does not fit is a value that is a fault, which an
 //! expression meets when it reads it. Nothing is copied but bytes, which stand in base64.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use orch_schema::excerpt::{part, quoted};
 use orch_schema::value::{Number, Value};
 use time::{Date, Month, PrimitiveDateTime, Time};
 
-use super::{Declared, Kind, ListShape, Topology};
-use crate::error::Failure;
-use crate::evaluate::Run;
+use super::{Declared, Kind, base64};
 use crate::library::times;
-use crate::value::{Blob, Equality, List, Map, TooLong, Val, equal};
+use crate::value::{Blob, List, Map, Val};
 
 impl Declared {
     /// `value` as an expression sees it.
@@ -26,21 +22,25 @@ impl Declared {
             | (Kind::Bool, Value::Bool(_)) => Val::json(value),
             (Kind::Int, Value::Number(number)) => integer(number),
             (Kind::Double, Value::Number(number)) => Val::Double(number.as_f64().unwrap_or(f64::NAN)),
-            (Kind::Bytes, Value::String(text)) => match STANDARD.decode(&**text) {
+            (Kind::Bytes, Value::String(text)) => match base64::decode(text) {
                 Ok(bytes) => Val::Bytes(Blob::Shared(bytes.into())),
-                Err(error) => Val::fault(format!("Invalid byte formatted string {}: {error}", part(text))),
+                Err(at) => Val::fault(format!(
+                    "Invalid byte formatted string {}: illegal base64 data at input byte {at}",
+                    part(text)
+                )),
             },
             (Kind::Duration, Value::String(text)) => {
                 let fault =
                     || format!("Invalid duration {}: time: invalid duration {}", part(text), quoted(text));
-                times::parse_duration(text).map_or_else(|| Val::fault(fault()), Val::Duration)
+                super::parse_duration(text).map_or_else(|| Val::fault(fault()), Val::Duration)
             }
             (Kind::Date, Value::String(text)) => {
                 let fault = || format!("Invalid date formatted string {}: no date", part(text));
                 date(text).map_or_else(|| Val::fault(fault()), Val::Timestamp)
             }
             (Kind::DateTime, Value::String(text)) => {
-                let fault = || format!("Invalid date-time formatted string {}: no time", part(text));
+                let fault =
+                    || format!("Invalid date-time formatted string {}: {}", part(text), no_time(text));
                 times::parse_timestamp(text).map_or_else(|| Val::fault(fault()), Val::Timestamp)
             }
             (Kind::List(shape), Value::Array(items)) => Val::List(List::Declared(shape, items)),
@@ -51,7 +51,7 @@ impl Declared {
     }
 }
 
-/// The number as an integer; one with a fraction of zero is one.
+/// The number as an integer. One with a fraction of zero is one, where the reference has a fault.
 fn integer<'v>(number: &Number) -> Val<'v> {
     let whole = || match number.as_f64() {
         Some(double) => crate::value::whole(double),
@@ -59,6 +59,27 @@ fn integer<'v>(number: &Number) -> Val<'v> {
     };
     let integer = number.as_i64().or_else(whole);
     integer.map_or_else(|| Val::fault(misfit(&Kind::Int)), Val::Int)
+}
+
+/// Why a text that has the format `date-time` is no time, in the words of the reference, whose last attempt is a time without a zone.
+fn no_time(text: &str) -> String {
+    let parsing = format!("parsing time {}", quoted(text));
+    let Some((_, clock)) = text.split_at_checked("2006-01-02".len()) else { return parsing };
+    let Some(clock) = clock.strip_prefix('T') else {
+        return format!("{parsing} as \"2006-01-02T15:04:05\": cannot parse {} as \"T\"", quoted(clock));
+    };
+    for (at, name, end) in [(0, "hour", 24), (3, "minute", 60), (6, "second", 60)] {
+        let number = clock.get(at..at + 2).and_then(|digits| digits.parse::<u8>().ok());
+        if number.is_none_or(|number| number >= end) {
+            return format!("{parsing}: {name} out of range");
+        }
+    }
+    let behind = clock.get("15:04:05".len()..).unwrap_or_default();
+    let zone = match behind.strip_prefix(['.', ',']) {
+        Some(fraction) => fraction.trim_start_matches(|digit: char| digit.is_ascii_digit()),
+        None => behind,
+    };
+    format!("{parsing}: extra text: {}", quoted(zone))
 }
 
 /// Midnight of a date `2026-01-31`.
@@ -87,93 +108,5 @@ fn misfit(kind: &Kind) -> &'static str {
         Kind::Map(_) | Kind::Object(_) => {
             "invalid data, expected a map for the provided schema with type=object"
         }
-    }
-}
-
-impl ListShape {
-    /// Whether items are told apart by more than their place.
-    pub(crate) fn has_identity(&self) -> bool {
-        self.topology != Topology::Atomic
-    }
-
-    /// Whether two lists are equal in any order: the first has this declaration, and items with an identity.
-    pub(crate) fn equal<'v>(
-        &self,
-        one: &List<'v>,
-        other: &List<'v>,
-        steps: &mut dyn Equality,
-    ) -> Result<bool, TooLong> {
-        if one.len() != other.len() {
-            return Ok(false);
-        }
-        for item in one.iter() {
-            let mut is_there = false;
-            for found in other.iter() {
-                steps.take(1)?;
-                if self.is_same(&item, &found, steps)? {
-                    is_there = self.topology == Topology::Set || equal(&item, &found, steps)?;
-                    break;
-                }
-            }
-            if !is_there {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Whether two items are the same: equal in a set, with equal keys in a list with keys.
-    fn is_same<'v>(&self, one: &Val<'v>, other: &Val<'v>, steps: &mut dyn Equality) -> Result<bool, TooLong> {
-        let Topology::Keyed(keys) = &self.topology else { return equal(one, other, steps) };
-        // few: the keys of a list.
-        for key in keys {
-            let is_equal = match (key_of(one, key), key_of(other, key)) {
-                (Some(one), Some(other)) => equal(&one, &other, steps)?,
-                (one, other) => one.is_none() && other.is_none(),
-            };
-            if !is_equal {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// The sum of two lists, the first of which has this declaration and items with an identity: those of the first, in the places of which
-    /// stand those of the second with their keys, and behind them those that are new.
-    pub(crate) fn joined<'v>(
-        &self,
-        run: &mut Run<'v>,
-        one: &List<'v>,
-        other: &List<'v>,
-    ) -> Result<Vec<Val<'v>>, Failure> {
-        let mut values: Vec<Val<'v>> = one.iter().collect();
-        for value in other.iter() {
-            // Two new items with the same keys are both added, as in the reference.
-            let known = if self.topology == Topology::Set { values.len() } else { one.len() };
-            let mut place = None;
-            for at in 0..known {
-                run.tick(1)?;
-                let is_same = self.is_same(&values[at], &value, run);
-                if is_same.map_err(|_| Box::new(crate::error::EvaluationError::Cost))? {
-                    place = Some(at);
-                    break;
-                }
-            }
-            match place {
-                Some(place) if self.topology != Topology::Set => values[place] = value,
-                Some(_) => {}
-                None => values.push(value),
-            }
-        }
-        Ok(values)
-    }
-}
-
-/// The value of a key of an item, as the document has it: the reference looks for the escaped name there.
-fn key_of<'v>(item: &Val<'v>, key: &str) -> Option<Val<'v>> {
-    match item {
-        Val::Map(Map::Shaped(_, map) | Map::Declared(_, map) | Map::Json(map)) => map.get(key).map(Val::json),
-        Val::Map(map) => map.member(key),
-        _ => None,
     }
 }

@@ -6,6 +6,7 @@ use orch_rules::validate::tree::{Tree, set};
 use orch_schema::json;
 use orch_schema::value::Value;
 
+use super::rules::Version;
 use super::versions::Names;
 use crate::admission::{Attributes, Operation};
 use crate::authz::review::user_info;
@@ -73,8 +74,17 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// The document behind the variable `request`, and of a review, for one who is shown the objects as `shown`.
-    pub(in crate::admission) fn document(&self, shown: &Names, own: &Names) -> Value {
+    /// The documents behind the variable `request`, where the objects are shown as `shown`.
+    pub(in crate::admission) fn requests(&self, shown: &Names) -> Requests {
+        let own = Names::of(self, &Version::Own);
+        Requests {
+            of_matched: self.document((shown, shown), &own),
+            of_conditions: (*shown != own).then(|| self.document((shown, &own), &own)),
+        }
+    }
+
+    /// The document of a request, and of a review, for one who is shown the objects as `shown`, and the resource as `matched`.
+    pub(in crate::admission) fn document(&self, (shown, matched): (&Names, &Names), own: &Names) -> Value {
         let kind = |shown: &Names| {
             let (group, version) = shown.api_version.split_once('/').unwrap_or(("", &shown.api_version));
             json!({"group": group, "version": version, "kind": &*shown.kind})
@@ -82,7 +92,7 @@ impl<'a> Asked<'a> {
         let resource = |shown: &Names| json!({"group": &*shown.group, "version": &*shown.version, "resource": self.resource});
         let mut request = json!({
             "kind": kind(shown),
-            "resource": resource(shown),
+            "resource": resource(matched),
             "requestKind": kind(own),
             "requestResource": resource(own),
             "operation": self.operation,
@@ -101,6 +111,22 @@ impl<'a> Asked<'a> {
             }
         }
         request
+    }
+}
+
+/// The documents of one request.
+#[derive(Debug)]
+pub(in crate::admission) struct Requests {
+    /// With the resource that was matched.
+    pub(in crate::admission) of_matched: Value,
+    /// With the resource of the request, where it is another.
+    of_conditions: Option<Value>,
+}
+
+impl Requests {
+    /// As match conditions see it: the resource is that of the request, whatever version of it was matched.
+    pub(in crate::admission) fn of_conditions(&self) -> &Value {
+        self.of_conditions.as_ref().unwrap_or(&self.of_matched)
     }
 }
 

@@ -11,7 +11,7 @@ mod target;
 mod versions;
 mod write;
 
-pub(super) use self::asked::Asked;
+pub(super) use self::asked::{Asked, Requests};
 pub(super) use self::rules::{Match, Version, labels_of};
 pub(super) use self::target::Target;
 pub(super) use self::versions::{Converted, Names, back, converted, shown_in, stored_in};

@@ -10,7 +10,7 @@ use orch_raft::state::NAMESPACES;
 use orch_rules::expression::policy::{Document, Input, Question, ResourceTarget};
 use orch_schema::value::Value;
 
-use super::asked::{Asked, namespace_document};
+use super::asked::{Asked, Requests, namespace_document};
 use super::rights::{Rights, request_resource};
 use super::rules::{Match, Version};
 use super::versions::Names;
@@ -33,8 +33,8 @@ pub(in crate::admission) struct Objects<'o> {
     pub(in crate::admission) version: &'o Names,
     pub(in crate::admission) object: Option<&'o Value>,
     pub(in crate::admission) old: Option<&'o Value>,
-    /// The document behind the variable `request`.
-    pub(in crate::admission) request: &'o Value,
+    /// The documents behind the variable `request`.
+    pub(in crate::admission) request: &'o Requests,
 }
 
 /// A parameter of one evaluation, and its `apiVersion` and kind.
@@ -104,7 +104,8 @@ impl<'a> Write<'a> {
         run(&Input {
             object: object.as_ref(),
             old: old.as_ref(),
-            request: objects.request,
+            request: &objects.request.of_matched,
+            condition_request: objects.request.of_conditions(),
             params: params.as_ref(),
             namespace,
             decisions: &self.rights,

@@ -6,9 +6,12 @@
 use std::time::Duration;
 
 use metrics::{counter, histogram};
-use orch_rules::expression::policy::{COMPILATION_ERROR, OUT_OF_BUDGET};
+use orch_rules::expression::policy::OUT_OF_BUDGET;
 
 use super::prepared::Action;
+
+/// How the messages of expressions that do not compile begin.
+const COMPILATION: &str = "compilation";
 
 /// What came of a validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,26 +33,27 @@ impl Enforcement {
     }
 }
 
-/// The class of the error with this text; `None`: there was none.
-fn error_type(error: Option<&str>) -> &'static str {
-    match error {
-        None => "no_error",
-        Some(error) if error.starts_with(COMPILATION_ERROR) => "compile_error",
-        Some(OUT_OF_BUDGET) => "out_of_budget",
-        Some(_) => "invalid_error",
+/// The class of an error with this text. As in the reference, the text alone decides, whether an expression failed or was false.
+fn error_type(message: &str) -> &'static str {
+    if message.starts_with(COMPILATION) {
+        "compile_error"
+    } else if message.starts_with(OUT_OF_BUDGET) {
+        "out_of_budget"
+    } else {
+        "invalid_error"
     }
 }
 
-/// Counts a validation of the policy and binding of these names, which did not hold, or ended with an `error`.
+/// Counts a validation of the policy and binding of these names, which did not hold or has no value, with its message.
 pub(super) fn count_validation(
     (policy, binding): (String, String),
     enforcement: Enforcement,
-    error: Option<&str>,
+    message: &str,
     taken: Duration,
 ) {
     let labels = [
         ("enforcement_action", enforcement.name().to_owned()),
-        ("error_type", error_type(error).to_owned()),
+        ("error_type", error_type(message).to_owned()),
         ("policy", policy),
         ("policy_binding", binding),
     ];
@@ -59,8 +63,8 @@ pub(super) fn count_validation(
 
 /// Counts a mutation of the policy and binding of these names.
 pub(super) fn count_mutation((policy, binding): (String, String), error: Option<&str>, taken: Duration) {
-    let labels =
-        [("error_type", error_type(error).to_owned()), ("policy", policy), ("policy_binding", binding)];
+    let error_type = error.map_or("no_error", error_type).to_owned();
+    let labels = [("error_type", error_type), ("policy", policy), ("policy_binding", binding)];
     counter!("apiserver_mutating_admission_policy_check_total", &labels).increment(1);
     histogram!("apiserver_mutating_admission_policy_check_duration_seconds", &labels).record(taken);
 }

@@ -205,7 +205,7 @@ impl<'a> Mutating<'a> {
         };
         let mut shown = shown.into_owned();
         let names = Names::of(&asked, version);
-        let request = asked.document(&names, &Names::of(&asked, &Version::Own));
+        let request = asked.requests(&names);
         let programs = policy.programs(asked.attributes.brand);
         let param = Param { object: param.as_ref(), kind: policy.param_kind() };
         let around = Objects { version: &names, object: None, old: old.as_deref(), request: &request };

@@ -19,7 +19,7 @@ use super::met::{Invocation, Misconfigured, Stored, invocations};
 use super::prepared::{Action, Binding, Bound, Policy, PolicyKind};
 use super::refusal::{Denial, annotate_violation};
 use super::witness::{Outcome, Witness};
-use crate::admission::matching::{Converted, Names, Objects, Param, Version, Write, converted};
+use crate::admission::matching::{Converted, Names, Objects, Param, Requests, Version, Write, converted};
 use crate::admission::{Additions, Attributes, Plugin, Ruling, View, rule};
 
 /// Bytes of an audit annotation. The reference's.
@@ -88,7 +88,7 @@ struct Judging<'a> {
     write: Write<'a>,
     object: Option<&'a Value>,
     /// The objects in the versions that were needed, with the document of the request.
-    versions: Vec<(Converted<'a>, Value)>,
+    versions: Vec<(Converted<'a>, Requests)>,
     denial: Option<Denial>,
 }
 
@@ -139,7 +139,7 @@ impl<'a> Judging<'a> {
             return Ok(at);
         }
         let converted = converted(asked, self.object, version).await?;
-        let request = asked.document(&converted.version, &Names::of(asked, &Version::Own));
+        let request = asked.requests(&converted.version);
         self.versions.push((converted, request));
         Ok(self.versions.len() - 1)
     }
@@ -152,21 +152,21 @@ impl<'a> Judging<'a> {
         annotations: &mut Annotations,
     ) {
         let stored = self.stored;
-        let count = |enforcement, error: Option<&str>| {
-            count_validation(stored.series_names(policy, binding), enforcement, error, taken);
+        let count = |enforcement, message: &str| {
+            count_validation(stored.series_names(policy, binding), enforcement, message, taken);
         };
         for (at, said) in verdict.said.into_iter().enumerate() {
-            let (message, reason, is_error) = match said {
+            let (message, reason) = match said {
                 Said::Holds => continue,
                 Said::Ignored(error) => {
-                    count(Enforcement::Allowed, Some(&error));
+                    count(Enforcement::Allowed, &error);
                     continue;
                 }
-                Said::Failed(message) => (message, String::new(), true),
-                Said::Denied { message, reason } => (message, reason, false),
+                Said::Failed(message) => (message, String::new()),
+                Said::Denied { message, reason } => (message, reason),
             };
             for action in &binding.actions {
-                count(Enforcement::Carried(*action), is_error.then_some(message.as_str()));
+                count(Enforcement::Carried(*action), &message);
                 match action {
                     Action::Deny => self.deny(policy, Some(binding), message.clone(), reason.clone()),
                     Action::Warn => self.write.attributes().warn(format!(
@@ -184,7 +184,7 @@ impl<'a> Judging<'a> {
                 Annotation::Published(key, text) => annotations.add(key, text),
                 // Whatever the actions of the binding are, as in the reference.
                 Annotation::Failed(reason) => {
-                    count(Enforcement::Carried(Action::Deny), Some(&reason));
+                    count(Enforcement::Carried(Action::Deny), &reason);
                     self.deny(policy, Some(binding), reason, String::new());
                 }
             }

@@ -106,8 +106,7 @@ impl<'a> Asking<'a> {
         let attributes = self.attributes();
         let Some(conditions) = webhook.conditions(attributes.brand) else { return Ok(true) };
         let began = self.callers.ambient.now();
-        let own = Names::of(&self.write.asked, &Version::Own);
-        let request = self.write.asked.document(names, &own);
+        let request = self.write.asked.requests(names);
         let objects = Objects { version: names, object, old, request: &request };
         let param = Param { object: None, kind: None };
         let matched = |input: &Input<'_>| conditions.matched(input, FailurePolicy::Fail);

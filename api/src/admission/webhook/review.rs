@@ -55,7 +55,7 @@ impl Request {
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Request {
-        let members = asked.document(shown, own).to_string();
+        let members = asked.document((shown, shown), own).to_string();
         let mut text = Vec::with_capacity(2 * members.len());
         text.push(b',');
         text.extend_from_slice(&members.as_bytes()[1..members.len() - 1]);

@@ -80,7 +80,7 @@ impl Conditions {
         if self.0.is_empty() {
             return Ok(Matched::Yes);
         }
-        let values = input.values(Shown::WithoutNamespace);
+        let values = input.values(Shown::InConditions);
         let mut group = Group::new(&values, &NO_VARIABLES);
         let mut errors: Vec<String> = Vec::new();
         let mut is_false = false;

@@ -68,6 +68,8 @@ pub struct Input<'a> {
     pub old: Option<&'a Document<'a>>,
     /// The request without its objects.
     pub request: &'a Value,
+    /// The request as match conditions see it.
+    pub condition_request: &'a Value,
     /// The parameter; `None` without one.
     pub params: Option<&'a Document<'a>>,
     /// The namespace as expressions see it; `None` of objects without one.
@@ -83,8 +85,8 @@ pub struct Input<'a> {
 pub(super) enum Shown {
     /// All of them.
     All,
-    /// All but the namespace, which is null.
-    WithoutNamespace,
+    /// Those of match conditions: all but the namespace, which is null.
+    InConditions,
     /// All but the questions about rights, which have no value.
     WithoutAuthorizer,
 }
@@ -96,7 +98,8 @@ impl<'a> Input<'a> {
     pub(super) fn values(&self, shown: Shown) -> Values<'a> {
         let document =
             |of: Option<&'a Document<'a>>| Some(of.map_or(Val::Null, |of| Val::Map(Map::Object(of))));
-        let namespace = self.namespace.filter(|_| shown != Shown::WithoutNamespace);
+        let namespace = self.namespace.filter(|_| shown != Shown::InConditions);
+        let request = if shown == Shown::InConditions { self.condition_request } else { self.request };
         let authorizer = (shown != Shown::WithoutAuthorizer).then(|| {
             (Val::authorizer(self.decisions), Val::request_resource(self.decisions, self.target.clone()))
         });
@@ -105,7 +108,7 @@ impl<'a> Input<'a> {
         let mut set = |variable: AdmissionVariable, value| values[variable.place()] = value;
         set(AdmissionVariable::Object, document(self.object));
         set(AdmissionVariable::OldObject, document(self.old));
-        set(AdmissionVariable::Request, Some(Val::json(self.request)));
+        set(AdmissionVariable::Request, Some(Val::json(request)));
         set(AdmissionVariable::NamespaceObject, Some(namespace.map_or(Val::Null, Val::json)));
         set(AdmissionVariable::Params, document(self.params));
         set(AdmissionVariable::Authorizer, authorizer);

@@ -34,11 +34,14 @@ fn evaluate<T>(write: &Write, answers: &Answers, run: impl Fn(&Input<'_>) -> Res
     let (object, old, params) = (document(&write.object), document(&write.old), document(&write.params));
     let request =
         json!({"operation": "CREATE", "name": "n", "userInfo": {"username": "ann"}, "dryRun": false});
+    let mut own = request.clone();
+    own["resource"] = json!({"resource": "own"});
     let target = ResourceTarget { resource: "configmaps".into(), ..ResourceTarget::default() };
     let input = Input {
         object: object.as_ref(),
         old: old.as_ref(),
         request: &request,
+        condition_request: &own,
         params: params.as_ref(),
         namespace: Some(&write.namespace).filter(|namespace| !namespace.is_null()),
         decisions: answers,
@@ -122,7 +125,11 @@ fn conditions_skip_a_policy() {
     let write = config_map(json!({}));
     let no = of(json!([condition("object.data.none == 'x'"), condition("object.metadata.name != 'n'")]));
     assert_eq!(said(&no, &write), [], "one that is false decides");
-    let yes = of(json!([condition("request.operation == 'CREATE'"), condition("namespaceObject == null")]));
+    let yes = of(json!([
+        condition("request.operation == 'CREATE'"),
+        condition("namespaceObject == null"),
+        condition("request.resource.resource == 'own'")
+    ]));
     assert_eq!(said(&yes, &write).len(), 1);
     let failing =
         of(json!([condition("object.data.none == 'x'"), condition("true"), condition("object.none == 1")]));

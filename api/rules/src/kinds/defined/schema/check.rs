@@ -5,8 +5,6 @@
 //!
 //! Invariant: a value is visited once for each schema that applies to it, and each visit counts as a step of the request.
 
-use std::collections::HashMap;
-
 use orch_schema::budget::{count_step, count_steps};
 use orch_schema::value::{Map, Value};
 
@@ -14,11 +12,10 @@ use super::constraint::{Constraints, Node, Types, Unique};
 use super::failure::{Failure, Outcome, Place, unchecked_expressions};
 use super::format::Format;
 use super::rules::Rules;
-use super::sameness::Whole;
+use super::sameness::{VISIT_STEPS, Whole, by_keys, keys};
 use super::{embedded, junctor, list_type, number, pattern};
 use crate::expression::Budget;
 use crate::expression::rules::{RULES_COST_MAX, Sameness};
-use crate::validate::tree::Tree;
 use crate::validate::{Distinct, FieldErrorKind, FieldErrors, Path};
 
 /// Names or values of a schema that are compared in one step.
@@ -110,9 +107,6 @@ impl Constraints {
 pub(super) fn of_part(node: &Node, value: &Value, path: &Path) -> FieldErrors {
     Checker { head: None }.value(node, value, Place::Root, None).into_errors(Some(path))
 }
-
-/// Steps that a look at one value with one node counts as: the outcomes of its rules, about a quarter of a microsecond.
-pub(super) const VISIT_STEPS: u64 = 10;
 
 /// A walk over a value and its schema.
 #[derive(Clone, Copy)]
@@ -256,7 +250,7 @@ fn list(node: &Node, items: &[Value], place: Place<'_>, old: Option<&Value>) -> 
         let old = old.and_then(Value::as_array).filter(|_| node.unique == Unique::Keys);
         let old = old.map(|old| by_keys(node, old));
         for (index, value) in items.iter().enumerate() {
-            let old = old.as_ref().and_then(|old| old.get(&keys(node, value)).copied());
+            let old = old.as_ref().and_then(|old| old.get(&keys(node, value)?).copied());
             outcome.merge(Checker::INNER.value(item, value, Place::Index(&place, index), old));
         }
     }
@@ -277,21 +271,6 @@ fn list(node: &Node, items: &[Value], place: Place<'_>, old: Option<&Value>) -> 
     }
     outcome.matches += 1;
     outcome
-}
-
-/// The values of the keys of an item of a list of type map.
-pub(super) fn keys<'v>(node: &Node, item: &'v Value) -> Vec<&'v Value> {
-    let names = node.rules().map(Rules::list_keys).unwrap_or_default();
-    names.iter().map(|name| item.at(name)).collect()
-}
-
-/// Items by their keys. Of repeated keys the first counts.
-pub(super) fn by_keys<'v>(node: &Node, items: &'v [Value]) -> HashMap<Vec<&'v Value>, &'v Value> {
-    let mut found = HashMap::with_capacity(items.len());
-    for item in items {
-        found.entry(keys(node, item)).or_insert(item);
-    }
-    found
 }
 
 /// Null where it may not be.

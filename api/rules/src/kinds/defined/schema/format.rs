@@ -3,7 +3,7 @@
 //! Owns which formats are known, for which types, and which texts have them. Unknown ones are ignored, as the reference does.
 //! Formats of network names are in [`super::network`].
 
-use orch_schema::SignedDuration;
+use orch_expression::schema::parse_duration;
 
 use super::constraint::Types;
 use super::network;
@@ -146,7 +146,7 @@ impl Format {
             Format::RgbColor => is_rgb_color(text),
             Format::Byte => is_base64(text),
             Format::Date => is_date(text),
-            Format::Duration => is_duration(text),
+            Format::Duration => parse_duration(text).is_some(),
             Format::DateTime => is_date_time(text),
             Format::ShortName => text.len() <= 63 && is_label(text),
             Format::LongName => text.len() <= 253 && text.split('.').all(is_label),
@@ -325,53 +325,6 @@ fn is_zone(text: &str) -> bool {
         && bytes[3] == b':'
         && [1, 2, 4, 5].into_iter().all(|at| bytes[at].is_ascii_digit());
     text == "z" || is_offset
-}
-
-/// Units of durations besides those of Go: a name itself, or a longer word that begins with the last one of its line.
-const UNITS: [&[&str]; 8] = [
-    &["ns", "nano"],
-    &["us", "µs", "micro"],
-    &["ms", "milli"],
-    &["s", "sec"],
-    &["m", "min"],
-    &["h", "hr", "hour"],
-    &["d", "day"],
-    &["w", "wk", "week"],
-];
-
-/// A duration of Go (`1h30m`), or a text in which a number stands before a unit (`2 days`).
-fn is_duration(text: &str) -> bool {
-    if SignedDuration::parse(text).is_ok() {
-        return true;
-    }
-    let mut is_found = false;
-    let mut rest = text;
-    // once: each part of the text is passed once.
-    while let Some(at) = rest.find(|char: char| char.is_ascii_digit()) {
-        let digits_end =
-            // once: as above.
-            rest[at..].find(|char: char| !char.is_ascii_digit()).map_or(rest.len(), |end| at + end);
-        let number = &rest[at..digits_end];
-        let behind = rest[digits_end..].trim_start_matches([' ', '\t', '\n', '\r', '\u{c}']);
-        let word_end =
-            // once: as above.
-            behind.find(|char: char| !(char.is_ascii_alphabetic() || char == 'µ')).unwrap_or(behind.len());
-        let (word, after) = behind.split_at(word_end);
-        if word.is_empty() {
-            rest = &rest[digits_end..];
-            continue;
-        }
-        if number.parse::<i64>().is_err() {
-            return false;
-        }
-        is_found |= is_unit(&word.to_lowercase());
-        rest = after;
-    }
-    is_found
-}
-
-fn is_unit(word: &str) -> bool {
-    UNITS.iter().any(|names| names.contains(&word) || names.last().is_some_and(|name| word.starts_with(name)))
 }
 
 #[cfg(test)]
