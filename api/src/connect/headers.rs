@@ -40,8 +40,8 @@ const OF_CONNECTION: [HeaderName; 10] = [
     UPGRADE,
 ];
 
-/// Protocols of an upgrade that are HTTP, or carry it.
-const HTTP_PROTOCOLS: [&str; 4] = ["h2", "h2c", "http", "tls"];
+/// Beginnings of the names of protocols of an upgrade that are HTTP, or carry it.
+const HTTP_PROTOCOLS: [&str; 3] = ["h2", "http", "tls"];
 
 /// Permissions for web pages of other origins, and orders about this server's own: its other addresses, its cookies, its encryption.
 const OF_ORIGINS: [HeaderName; 7] = [
@@ -61,8 +61,10 @@ pub(crate) fn asks_for_upgrade(headers: &HeaderMap) -> bool {
     let protocols: Vec<String> = headers.get_all(UPGRADE).iter().map(text).collect();
     // once: a header of bounded size; few: the names above.
     let mut names = protocols.iter().flat_map(|text| text.split(','));
-    let is_http =
-        |protocol: &str| HTTP_PROTOCOLS.contains(&protocol.split('/').next().unwrap_or_default().trim());
+    let is_http = |protocol: &str| {
+        let name = protocol.trim_matches(|char: char| char == '"' || char.is_whitespace());
+        HTTP_PROTOCOLS.iter().any(|begin| name.starts_with(begin))
+    };
     asks && !protocols.is_empty() && !names.any(is_http)
 }
 

@@ -347,7 +347,17 @@ fn a_connection_never_leaves_http_for_http() {
             (settings.clone(), "AAMAAABk"),
         ])
     };
-    for upgrade in ["h2c", "H2C", "h2", "HTTP/2.0", "TLS/1.0, HTTP/1.1", "websocket, h2c", "SPDY/3.1 , h2c"] {
+    for upgrade in [
+        "h2c",
+        "H2C",
+        "h2",
+        "HTTP/2.0",
+        "TLS/1.0, HTTP/1.1",
+        "websocket, h2c",
+        "SPDY/3.1 , h2c",
+        "h2c-14",
+        "\"h2c\"",
+    ] {
         let sent = asking(upgrade);
         assert!(!asks_for_upgrade(&sent), "{upgrade}");
         assert_eq!(of_request(&sent, "x", None, None), headers(&[(HOST, "x")]), "{upgrade}");

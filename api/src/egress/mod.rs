@@ -191,9 +191,15 @@ impl Url {
         if host.is_empty() {
             return Err(UrlError::Malformed);
         }
+        // A port that is none is no other one.
+        let after_host = authority.as_str().rsplit_once(']').map_or(authority.as_str(), |(_, rest)| rest);
+        let port = match after_host.split_once(':') {
+            None | Some((_, "")) => port,
+            Some((_, text)) => text.parse().map_err(|_| UrlError::Malformed)?,
+        };
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
         let target = if target.starts_with('/') { target.to_owned() } else { format!("/{target}") };
-        Ok(Url { scheme, host, port: authority.port_u16().unwrap_or(port), target })
+        Ok(Url { scheme, host, port, target })
     }
 
     /// `HOST:PORT` for the header `Host`; without the port where it is the scheme's own.
@@ -317,6 +323,10 @@ mod tests {
             ("https://example.com:8443/a?b=c", Ok("https://example.com:8443/a?b=c")),
             ("https://[::1]:1/x", Ok("https://[::1]:1/x")),
             ("http://127.0.0.1:80/x", Ok("http://127.0.0.1/x")),
+            ("https://[::1]/x", Ok("https://[::1]/x")),
+            ("https://example.com:/x", Ok("https://example.com/x")),
+            ("https://example.com:65536/x", Err(UrlError::Malformed)),
+            ("https://127.0.0.1:99999999999/x", Err(UrlError::Malformed)),
             ("https://a@example.com/", Err(UrlError::User)),
             ("https://example.com/#a", Err(UrlError::Fragment)),
             ("file:///etc/passwd", Err(UrlError::Malformed)),

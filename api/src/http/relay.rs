@@ -26,6 +26,7 @@ use super::respond::{self, Lasting};
 use super::rights::RelayedRight;
 use super::stages::{Arrived, Authorized, Elsewhere};
 use super::traced::TRACEPARENT;
+use super::untrailed::Untrailed;
 use crate::admission::View;
 use crate::aggregation::identity::name_user;
 use crate::aggregation::{LongLived, Remote, Server, group_and_version, passed_path};
@@ -173,7 +174,7 @@ impl<S: Store> Api<S> {
         let target = if query.is_empty() { at } else { format!("{at}?{query}") };
         let mut request = Request::new(match upgrade {
             Some(_) => Body::empty(),
-            None => upload.take(),
+            None => Body::new(Untrailed(upload.take())),
         });
         *request.method_mut() = arrived.method.clone();
         *request.uri_mut() = target.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?;

@@ -30,10 +30,11 @@ use orch_api::egress::Scheme;
 use orch_api::http::Lasting;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 pub use self::trust::{KubeletFiles, KubeletTrustError, TrustStore};
+use crate::egress::lookups::look_up;
 use crate::server::TunnelSlot;
 
 /// Bytes of an answer's head, and of what is read ahead of the client.
@@ -91,10 +92,10 @@ impl Sockets {
 impl Backends for Sockets {
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, String>> {
         async move {
-            let found = tokio::time::timeout(CONNECT_MAX, lookup_host((host, 0))).await;
+            let found = tokio::time::timeout(CONNECT_MAX, look_up(host, 0)).await;
             let found = found.map_err(|_| "no answer in time".to_owned())?;
             let found = found.map_err(|error| error.to_string())?;
-            Ok(found.map(|address| address.ip()).take(ADDRESSES_MAX).collect())
+            Ok(found.into_iter().map(|address| address.ip()).take(ADDRESSES_MAX).collect())
         }
         .boxed()
     }

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use orch_api::egress::{EgressError, Reach, Scheme, Url};
 use rustls::pki_types::ServerName;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::Target;
 use super::exchange::Sender;
+use super::lookups::look_up;
 
 /// For connecting to one address: a dead one must leave time for the next.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -77,7 +78,7 @@ pub(super) async fn resolved(host: &str, port: u16) -> std::io::Result<Vec<Socke
             .map(|address| SocketAddr::new(address, port))
             .to_vec());
     }
-    Ok(lookup_host((host, port)).await?.collect())
+    look_up(host, port).await
 }
 
 async fn secure(target: &Target, url: &Url, stream: TcpStream) -> Result<Sender, EgressError> {

@@ -19,6 +19,7 @@ mod hook_users;
 mod hooks;
 mod idle;
 mod leaf;
+pub(crate) mod lookups;
 mod proxy_pair;
 mod relays;
 mod sweep;

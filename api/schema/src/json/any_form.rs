@@ -31,15 +31,16 @@ impl<'s> Decoder<'s, '_> {
         field.nullable || self.leaves_null(&field.value)
     }
 
-    /// Whether a null of `ty`, which is not nullable, is left to the rules. Rules have nothing to say about a value without a type,
-    /// and built-in types such as the metadata read null as absence.
+    /// Whether a null of `ty`, which is not nullable, is left to the rules: they refuse it where the schema names a type, and a value
+    /// that keeps unknown fields has none in the tables. Built-in types such as the metadata read null as absence.
     fn leaves_null(&self, ty: &ValueType) -> bool {
         let takes_any_form = match ty.plain() {
             ValueType::Object(id) => self.schema.get(*id).any_form,
-            ValueType::Untyped => false,
-            ValueType::Scalar(_) | ValueType::List { .. } | ValueType::Map { .. } | ValueType::Member(_) => {
-                true
-            }
+            ValueType::Untyped
+            | ValueType::Scalar(_)
+            | ValueType::List { .. }
+            | ValueType::Map { .. }
+            | ValueType::Member(_) => true,
         };
         self.nulls == Nulls::Kept && takes_any_form
     }

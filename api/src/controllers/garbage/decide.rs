@@ -281,7 +281,7 @@ impl View<'_> {
         if let Some(server) = self.owners.server(reference) {
             let question = Question::of(server, reference, dependent.namespace());
             let answer = self.owners.answer(&question, stored.revision);
-            let took_along = self.owners.took_along(server, reference);
+            let took_along = self.owners.took_along(&question, reference.text("uid"));
             return Ok(remote_owner(answer, reference.text("uid"), took_along));
         }
         let Some(resource) = self.resource(reference) else {
@@ -340,6 +340,7 @@ fn remote_owner(answer: Option<&Answer>, uid: &str, took_along: bool) -> Owner {
         Some(Answer::Unknown) => Owner::Unknown,
         Some(Answer::Missing) => absent,
         Some(Answer::Found { uid: found, .. }) if found != uid => absent,
+        Some(Answer::Found { is_orphaning: true, .. }) => Owner::Unknown,
         Some(Answer::Found { is_waiting: true, .. }) => Owner::WaitingForDependents,
         Some(Answer::Found { is_waiting: false, .. }) => Owner::Live,
     }

@@ -32,6 +32,7 @@ use futures::future::select;
 use orch_bounded::WarningLimit;
 use orch_raft::{Revision, State, Store};
 use orch_schema::json;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use self::decide::{Action, Decision, View, Write};
@@ -40,6 +41,7 @@ use self::graph::{ObjectRef, Watched};
 use self::misplaced::{CrossNamespaceOwner, report};
 use self::ownership::Ownership;
 use self::remote_owners::{AGAIN, ASKED_ALREADY, Answer, Asked, Asking, Question};
+use self::sightings::Sightings;
 use super::client::{Client, Moment, Place, Propagation, for_each, is_overtaken};
 use super::queue::Queue;
 use super::turns::{SETTLE, Turns};
@@ -85,12 +87,18 @@ pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiE
     client.newest().await?;
     let holds = Holds::default();
     elsewhere::begin(client, &holds).await;
-    let (here, elsewhere) = (Box::pin(collect(client, &holds)), Box::pin(elsewhere::run(client, &holds)));
+    let sightings = Arc::default();
+    let here = Box::pin(collect(client, &holds, &sightings));
+    let elsewhere = Box::pin(elsewhere::run(client, &holds, &sightings));
     select(here, elsewhere).await.factor_first().0
 }
 
 /// Collects what this server keeps. Completes only with an error.
-async fn collect<S: Store>(client: &Client<S>, holds: &Holds) -> Result<Infallible, ApiError> {
+async fn collect<S: Store>(
+    client: &Client<S>,
+    holds: &Holds,
+    sightings: &Arc<Mutex<Sightings>>,
+) -> Result<Infallible, ApiError> {
     let store = client.store();
     client.follow_definitions().await;
     let served = client.follow();
@@ -98,6 +106,7 @@ async fn collect<S: Store>(client: &Client<S>, holds: &Holds) -> Result<Infallib
     let (places, asking) = (Semaphore::new(CONCURRENT_WRITES_MAX), Asking::new());
     let mut turns: Turns<'_, S, Ended> = Turns::new(store, storages.iter().cloned()).following(served);
     let mut follower = Follower::new(Watched::new(storages, store.elapsed()), &client.newest().await?);
+    follower.value_mut().owners.share(sightings);
     follower.value_mut().queue.measure(client.figures().queue("garbage_collector"));
     let mut writes_under_way = 0;
     loop {

@@ -64,6 +64,7 @@ pub(super) struct Question {
 pub(super) enum Answer {
     Found {
         uid: String,
+        is_terminating: bool,
         /// It is being deleted in the foreground.
         is_waiting: bool,
         /// It is being deleted, and its dependents are to stay.
@@ -93,7 +94,7 @@ pub(super) struct RemoteOwners {
     servers: HashMap<String, Arc<Remote>>,
     known: BTreeMap<Question, Known>,
     under_way: BTreeSet<Question>,
-    sightings: Sightings,
+    sightings: Arc<Mutex<Sightings>>,
 }
 
 /// The places of questions, and the servers that did not answer.
@@ -104,9 +105,20 @@ pub(super) struct Asking {
 }
 
 impl Question {
-    /// Name of the APIService.
-    pub(super) fn server(&self) -> &str {
-        &self.server
+    /// The group of the owner: the name of an APIService is version and group.
+    pub(super) fn group(&self) -> &str {
+        self.server.split_once('.').map_or("", |(_, group)| group)
+    }
+
+    /// Group, kind, namespace and name of the owner.
+    pub(super) fn place(&self) -> [&str; 4] {
+        [self.group(), &self.kind, &self.namespace, &self.name]
+    }
+
+    #[cfg(test)]
+    pub(super) fn about(server: &str, kind: &str, namespace: &str, name: &str) -> Question {
+        let [kind, namespace, name] = [kind, namespace, name].map(str::to_owned);
+        Question { server: server.into(), kind, namespace, name }
     }
 
     /// The question for the owner that `reference` names, of a dependent in `namespace`.
@@ -143,9 +155,14 @@ impl RemoteOwners {
         (written <= known.as_of && is_young).then_some(&known.answer)
     }
 
-    /// Whether the owner that `reference` names, which its server does not have, takes its dependents along.
-    pub(super) fn took_along(&self, server: &Remote, reference: &Value) -> bool {
-        self.sightings.took_along(&server.name, reference.text("uid"))
+    /// Whether the owner `uid`, which is not where `question` looks for it, takes its dependents along.
+    pub(super) fn took_along(&self, question: &Question, uid: &str) -> bool {
+        self.sightings.lock().took_along(question, uid)
+    }
+
+    /// Shares what others saw, and what is seen here.
+    pub(super) fn share(&mut self, sightings: &Arc<Mutex<Sightings>>) {
+        self.sightings = Arc::clone(sightings);
     }
 
     /// Those of `questions` that nobody is asking; they are under way from now on.
@@ -160,7 +177,7 @@ impl RemoteOwners {
     pub(super) fn end(&mut self, answers: Vec<(Question, Answer)>, as_of: Revision, now: Duration) {
         for (question, answer) in answers {
             self.under_way.remove(&question);
-            self.sightings.note(&question.server, &answer);
+            self.sightings.lock().note(&question, &answer);
             self.known.insert(question, Known { answer, as_of, at: now });
         }
     }
@@ -252,6 +269,7 @@ fn read(answer: &asking::Answer, question: &Question) -> Answer {
             let is_terminating = !metadata.is_empty_at("deletionTimestamp");
             Answer::Found {
                 uid: metadata.text("uid").to_owned(),
+                is_terminating,
                 is_waiting: is_terminating && is_held(FOREGROUND),
                 is_orphaning: is_terminating && is_held(ORPHAN),
             }
@@ -287,8 +305,10 @@ mod tests {
         assert_eq!(answer(404, Some(status("w"))), Answer::Missing);
         let widget =
             |name: &str, uid: &str| json!({"kind": "Widget", "metadata": {"name": name, "uid": uid}});
-        let found =
-            |is_waiting, is_orphaning| Answer::Found { uid: "u".to_owned(), is_waiting, is_orphaning };
+        let found = |is_waiting: bool, is_orphaning: bool| {
+            let is_terminating = is_waiting || is_orphaning;
+            Answer::Found { uid: "u".to_owned(), is_terminating, is_waiting, is_orphaning }
+        };
         assert_eq!(answer(200, Some(widget("w", "u"))), found(false, false));
         let mut leaving = widget("w", "u");
         leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");

@@ -2,13 +2,13 @@
 //!
 //! Owns which uids a server showed, as digests: an owner counts as gone only where this leader once saw it, so that a server that was
 //! restored, was reinstalled or lies, and an owner that is yet to come, take no dependents along. One that was seen with the finalizer
-//! `orphan` never counts as gone.
+//! `orphan`, or first seen while it was being deleted otherwise than in the foreground, never counts as gone.
 //!
 //! The bound is that of [`SIGHTINGS_MAX`]; dependents of owners beyond it stay.
 
 use std::collections::{HashMap, VecDeque};
 
-use super::remote_owners::Answer;
+use super::remote_owners::{Answer, Question};
 use crate::follow::Digest;
 
 /// Owners that are remembered, of 60 bytes each.
@@ -22,25 +22,40 @@ enum Sighting {
     Orphaning,
 }
 
-/// The owners that were seen.
+/// The owners that were seen. Those of one leader share it, whoever asked.
 #[derive(Debug, Default)]
 pub(super) struct Sightings {
+    /// By group, place and uid of those with dependents, by group and uid of those that orphan: a server shows one object in several
+    /// versions, and a uid that a dependent names in another place is not the one that was seen.
     seen: HashMap<Digest, Sighting>,
     /// The same, oldest first.
     order: VecDeque<Digest>,
 }
 
 impl Sightings {
-    /// Takes in what the server of the APIService `server` answered about an owner.
-    pub(super) fn note(&mut self, server: &str, answer: &Answer) {
-        let Answer::Found { uid, is_orphaning, .. } = answer else { return };
-        let digest = Digest::of((server, uid.as_str()));
-        if *is_orphaning {
-            self.seen.insert(digest, Sighting::Orphaning);
-        } else if self.seen.contains_key(&digest) {
-            return;
+    /// Takes in the answer to `question`.
+    pub(super) fn note(&mut self, question: &Question, answer: &Answer) {
+        let Answer::Found { uid, is_terminating, is_waiting, is_orphaning } = answer else { return };
+        let at = Digest::of((question.place(), uid.as_str()));
+        // One that is being deleted when it is first seen may have lost the finalizer `orphan` before.
+        let may_have_orphaned = *is_terminating && !is_waiting && !self.seen.contains_key(&at);
+        if *is_orphaning || may_have_orphaned {
+            self.remember(Digest::of((question.group(), uid.as_str())), Sighting::Orphaning);
         } else {
-            self.seen.insert(digest, Sighting::WithDependents);
+            self.remember(at, Sighting::WithDependents);
+        }
+    }
+
+    /// Whether the object `uid`, which is absent at the place of `question` now, takes its dependents along.
+    pub(super) fn took_along(&self, question: &Question, uid: &str) -> bool {
+        let at = Digest::of((question.place(), uid));
+        let of_group = Digest::of((question.group(), uid));
+        self.seen.get(&at) == Some(&Sighting::WithDependents) && !self.seen.contains_key(&of_group)
+    }
+
+    fn remember(&mut self, digest: Digest, sighting: Sighting) {
+        if self.seen.insert(digest, sighting).is_some() {
+            return;
         }
         self.order.push_back(digest);
         if self.order.len() > SIGHTINGS_MAX
@@ -49,29 +64,55 @@ impl Sightings {
             self.seen.remove(&oldest);
         }
     }
-
-    /// Whether the object `uid` at `server`, which is absent there now, takes its dependents along.
-    pub(super) fn took_along(&self, server: &str, uid: &str) -> bool {
-        self.seen.get(&Digest::of((server, uid))) == Some(&Sighting::WithDependents)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(uid: &str, is_orphaning: bool) -> Answer {
-        Answer::Found { uid: uid.to_owned(), is_waiting: false, is_orphaning }
+    fn question(server: &str, namespace: &str) -> Question {
+        Question::about(server, "Widget", namespace, "w")
+    }
+
+    fn found(uid: &str, [is_terminating, is_waiting, is_orphaning]: [bool; 3]) -> Answer {
+        Answer::Found { uid: uid.to_owned(), is_terminating, is_waiting, is_orphaning }
+    }
+
+    const LIVE: [bool; 3] = [false; 3];
+    const LEAVING: [bool; 3] = [true, false, false];
+    const FOREGROUND: [bool; 3] = [true, true, false];
+    const ORPHANING: [bool; 3] = [true, false, true];
+
+    /// Whether an owner that was seen in this order takes its dependents along.
+    fn takes_along(seen: &[[bool; 3]]) -> bool {
+        let mut sightings = Sightings::default();
+        seen.iter().for_each(|state| sightings.note(&question("v1.x", "n"), &found("u", *state)));
+        sightings.note(&question("v1.x", "n"), &Answer::Missing);
+        sightings.took_along(&question("v1.x", "n"), "u")
     }
 
     #[test]
     fn an_owner_takes_its_dependents_along_where_it_was_seen_and_did_not_orphan() {
+        assert!(takes_along(&[LIVE]) && takes_along(&[LIVE, LEAVING]) && takes_along(&[FOREGROUND]));
+        assert!(!takes_along(&[]), "it was never seen");
+        assert!(!takes_along(&[LIVE, ORPHANING]) && !takes_along(&[ORPHANING, LEAVING]));
+        assert!(!takes_along(&[LEAVING]), "orphan may have been taken away before");
+    }
+
+    #[test]
+    fn a_sighting_is_one_of_a_place_and_an_orphaning_one_of_the_group() {
         let mut sightings = Sightings::default();
-        for answer in [found("a", false), found("b", false), found("b", true), found("b", false)] {
-            sightings.note("v1.x", &answer);
-        }
-        sightings.note("v1.x", &Answer::Missing);
-        let took = [("v1.x", "a"), ("v1.x", "b"), ("v1.x", "c"), ("v1.y", "a")];
-        assert_eq!(took.map(|(server, uid)| sightings.took_along(server, uid)), [true, false, false, false]);
+        sightings.note(&question("v1.x", "n"), &found("a", LIVE));
+        assert!(!sightings.took_along(&question("v1.x", "m"), "a"), "it was seen in another namespace");
+        assert!(!sightings.took_along(&question("v1.y", "n"), "a"));
+        sightings.note(&question("v1beta1.x", "n"), &found("a", ORPHANING));
+        assert!(!sightings.took_along(&question("v1.x", "n"), "a"), "another version showed it orphaning");
+    }
+
+    #[test]
+    fn an_owner_that_is_seen_again_and_again_takes_one_place() {
+        let mut sightings = Sightings::default();
+        (0..100).for_each(|_| sightings.note(&question("v1.x", "n"), &found("a", ORPHANING)));
+        assert_eq!((sightings.order.len(), sightings.seen.len()), (1, 1));
     }
 }

@@ -31,7 +31,7 @@ use crate::follow::Follower;
 const SERVER_TIME_MAX: Duration = Duration::from_secs(45);
 
 /// Objects of one page: whole ones of twelve kilobytes stay below the bytes of an answer that are read.
-const PAGE_OBJECTS: usize = 250;
+pub(super) const PAGE_OBJECTS: usize = 250;
 
 /// Pages of one resource in a look: 50,000 objects.
 const PAGES_MAX: usize = 200;
@@ -73,6 +73,8 @@ pub(super) struct Outcome {
     pub(super) partial: Option<&'static str>,
     /// Where the next look begins; `None`: at the first resource.
     pub(super) stopped: Option<Place>,
+    /// The resource behind the one that is looked at.
+    next: Option<Place>,
     writes: usize,
 }
 
@@ -90,6 +92,7 @@ impl<S: Store> Look<'_, S> {
         let Some(resources) = resources.filter(|_| remote.is_available) else {
             return Ok(Outcome { partial: Some(AWAY), ..outcome });
         };
+        let began = begin.clone();
         let is_late = {
             let late = self.client.store().sleep(SERVER_TIME_MAX);
             let looking = self.at_all(&remote, &resources, begin, &mut outcome);
@@ -99,6 +102,10 @@ impl<S: Store> Look<'_, S> {
             }
         };
         if is_late {
+            // What took all of the time once does not take that of the rest again.
+            if outcome.stopped == began {
+                outcome.stopped = outcome.next.take();
+            }
             outcome.partial = Some("a look at it takes too long");
         }
         Ok(outcome)
@@ -114,22 +121,14 @@ impl<S: Store> Look<'_, S> {
         let asking = Asking::new();
         // few: the resources of one group and version, once a look.
         let at = begin.as_ref().and_then(|(resource, _)| resources.iter().position(|own| own == resource));
-        if let Some(at) = at {
-            let (resource, token) = begin.unwrap_or_default();
+        let mut token = String::new();
+        if at.is_some() {
             outcome.partial = Some("a look at it goes on");
-            if !self.at_resource((remote, &asking), &resource, token, outcome).await? {
-                return Ok(());
-            }
-            for resource in &resources[at + 1..] {
-                if !self.at_resource((remote, &asking), resource, String::new(), outcome).await? {
-                    return Ok(());
-                }
-            }
-            outcome.stopped = None;
-            return Ok(());
+            token = begin.map(|(_, token)| token).unwrap_or_default();
         }
-        for resource in resources {
-            if !self.at_resource((remote, &asking), resource, String::new(), outcome).await? {
+        for (at, resource) in resources.iter().enumerate().skip(at.unwrap_or(0)) {
+            outcome.next = next_of(resources, at);
+            if !self.at_resource((remote, &asking), resource, std::mem::take(&mut token), outcome).await? {
                 return Ok(());
             }
         }
@@ -156,6 +155,8 @@ impl<S: Store> Look<'_, S> {
                     continue;
                 }
                 Err(Unread::Silence) => {
+                    // The others have their turn before it is asked again.
+                    outcome.stopped = outcome.next.take();
                     outcome.partial = Some("it does not answer");
                     return Ok(false);
                 }
@@ -275,12 +276,24 @@ impl<S: Store> Look<'_, S> {
     async fn answers(&self, asking: &Asking, dependents: &[Dependent]) -> BTreeMap<Question, Answer> {
         let asked: BTreeMap<Question, Arc<Remote>> =
             dependents.iter().flat_map(|dependent| self.rules.questions(dependent)).collect();
-        let questions = asked.into_iter().map(|(question, server)| (server, question));
-        let answers = asking.ask_all(self.client, questions.take(QUESTIONS_MAX).collect()).await;
+        let mut questions: Vec<_> = asked.into_iter().map(|(question, server)| (server, question)).collect();
+        if questions.len() > QUESTIONS_MAX {
+            // Others at each look.
+            let looked = self.client.store().elapsed().as_secs() as usize;
+            let first = looked.wrapping_mul(QUESTIONS_MAX) % questions.len();
+            questions.rotate_left(first);
+            questions.truncate(QUESTIONS_MAX);
+        }
+        let answers = asking.ask_all(self.client, questions).await;
         let mut sightings = self.sightings.lock();
-        answers.iter().for_each(|(question, answer)| sightings.note(question.server(), answer));
+        answers.iter().for_each(|(question, answer)| sightings.note(question, answer));
         answers.into_iter().collect()
     }
+}
+
+/// The first page of the resource behind the one at `at`; `None`: that was the last one.
+fn next_of(resources: &[String], at: usize) -> Option<Place> {
+    resources.get(at + 1).map(|resource| (resource.clone(), String::new()))
 }
 
 /// The reason why there is no page.

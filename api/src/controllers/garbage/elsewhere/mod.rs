@@ -115,7 +115,6 @@ pub(super) async fn begin<S: Store>(client: &Client<S>, holds: &Holds) {
 /// What a leader remembers from look to look.
 #[derive(Default)]
 struct Memory {
-    sightings: Mutex<Sightings>,
     /// Where the last look at a server stopped, by the name of its APIService.
     stopped: HashMap<Arc<str>, Place>,
     /// Since when a server has not shown all of its objects, by the same.
@@ -123,7 +122,11 @@ struct Memory {
 }
 
 /// Collects dependents at aggregated servers. Completes only with an error.
-pub(super) async fn run<S: Store>(client: &Client<S>, holds: &Holds) -> Result<Infallible, ApiError> {
+pub(super) async fn run<S: Store>(
+    client: &Client<S>,
+    holds: &Holds,
+    sightings: &Mutex<Sightings>,
+) -> Result<Infallible, ApiError> {
     let (store, mut servers, mut memory) = (client.store(), Servers::default(), Memory::default());
     let mut registered = [store.subscribe(&API_SERVICES.into())];
     let mut ends: Option<Mutex<Follower<Ends>>> = None;
@@ -145,7 +148,7 @@ pub(super) async fn run<S: Store>(client: &Client<S>, holds: &Holds) -> Result<I
         ends.get_mut().advance(&applied).follow(&storages);
         let began = store.elapsed();
         if began >= due || began >= rested && holds.is_any_awaited() {
-            look_at_all(client, holds, (&servers, &*ends), &mut memory).await?;
+            look_at_all(client, holds, (&servers, &*ends, sightings), &mut memory).await?;
             let now = store.elapsed();
             (due, rested) = (now + EVERY, now + now.saturating_sub(began) * REST);
         }
@@ -156,12 +159,12 @@ pub(super) async fn run<S: Store>(client: &Client<S>, holds: &Holds) -> Result<I
 async fn look_at_all<S: Store>(
     client: &Client<S>,
     holds: &Holds,
-    (servers, ends): (&Servers, &Mutex<Follower<Ends>>),
+    (servers, ends, sightings): (&Servers, &Mutex<Follower<Ends>>, &Mutex<Sightings>),
     memory: &mut Memory,
 ) -> Result<(), ApiError> {
     let (awaited, registry, decoding) = (holds.awaited(), client.registry(), Semaphore::new(1));
     let rules = Rules { registry: &registry, servers: &servers.by_version };
-    let Memory { sightings, stopped, partial } = memory;
+    let Memory { stopped, partial } = memory;
     let look = Look { client, rules, ends, sightings, decoding: &decoding };
     let begin = |(remote, _): &Target| stopped.get(&remote.name).cloned();
     let targets: Vec<(Target, Option<Place>)> =

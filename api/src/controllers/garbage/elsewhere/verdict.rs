@@ -106,9 +106,10 @@ impl Rules<'_> {
     ) -> Result<Owner, serde_json::Error> {
         let uid = reference.text("uid");
         if let Some(server) = self.servers.get(reference.text("apiVersion")) {
-            let took_along = known.sightings.took_along(&server.name, uid);
+            let question = Question::of(server, reference, &dependent.namespace);
+            let took_along = known.sightings.took_along(&question, uid);
             let absent = if took_along { Owner::Absent } else { Owner::Unknown };
-            return Ok(match known.answers.get(&Question::of(server, reference, &dependent.namespace)) {
+            return Ok(match known.answers.get(&question) {
                 Some(Answer::Missing) => absent,
                 Some(Answer::Found { uid: found, .. }) if found != uid => absent,
                 // The policy of its deletion may change until it is gone.
