@@ -226,8 +226,13 @@ impl Shape {
             Shape::Object(members) => {
                 let mut made = orch_schema::value::Map::new();
                 for (name, shape) in members.iter() {
-                    if bytes.below(8) != 7 {
-                        made.insert(SmolStr::new(name), shape.document(bytes));
+                    if bytes.below(8) == 7 {
+                        continue;
+                    }
+                    // A member that is null is absent, and counts for the size of its object: what is here has no place for such.
+                    let value = shape.document(bytes);
+                    if !value.is_null() {
+                        made.insert(SmolStr::new(name), value);
                     }
                 }
                 Value::Object(made)

@@ -69,7 +69,7 @@ fn conditions_hold_or_not() {
         ("claims.none == 1 || true", Ok(true)),
         ("claims.list[0].matches(claims.list[0])", Ok(true)),
         ("claims.list.map(a, claims.list.map(b, claims.list.filter(c, c == a))).size() == 2", Ok(true)),
-        ("'%s-%d'.format([request.user, claims.n]) == 'ann-3'", Ok(true)),
+        ("'%s-%d'.format([request.user, dyn(claims.n)]) == 'ann-3'", Ok(true)),
         ("request.user.replace('a', claims.list[1]) == 'bnn'", Ok(true)),
         ("timestamp('2026-01-01T00:00:00Z') < timestamp('2026-01-01T00:00:01Z')", Ok(true)),
     ] {

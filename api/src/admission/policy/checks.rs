@@ -68,3 +68,21 @@ pub(super) fn count_mutation((policy, binding): (String, String), error: Option<
     counter!("apiserver_mutating_admission_policy_check_total", &labels).increment(1);
     histogram!("apiserver_mutating_admission_policy_check_duration_seconds", &labels).record(taken);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_class_of_an_error_is_told_by_its_message() {
+        for (message, class) in [
+            ("failed expression: false", "invalid_error"),
+            ("compilation error: no such field", "compile_error"),
+            ("compilation of the name is wrong", "compile_error"),
+            (OUT_OF_BUDGET, "out_of_budget"),
+            ("expression 'a' resulted in error: no such key: a", "invalid_error"),
+        ] {
+            assert_eq!(error_type(message), class, "{message}");
+        }
+    }
+}

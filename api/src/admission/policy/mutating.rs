@@ -23,7 +23,7 @@ use super::params::name_of;
 use super::prepared::{Binding, Bound, Policy, PolicyKind};
 use super::refusal::{PolicyErrors, PolicyFault};
 use super::witness::{Mutated, Outcome, Witness};
-use crate::admission::matching::{Names, Objects, Param, Target, Version, Write, back, shown_in};
+use crate::admission::matching::{Names, Objects, Param, Target, Write, back, shown_in};
 use crate::admission::{Additions, Attributes, Plugin, Refusal, Ruling, View, rule};
 use crate::error::ApiError;
 

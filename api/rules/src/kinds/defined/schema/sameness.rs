@@ -1,7 +1,8 @@
 //! Whether a part of an object is as it was, for which breaches of its schema are forgiven.
 //!
 //! Owns the reference's comparison, which follows the schema: items of a list of type map are compared by their keys, in any order, and a
-//! member that the schema does not declare makes its object a changed one. Other lists are compared as a whole.
+//! member that the schema does not declare makes its object a changed one, as does an item without a key its list. Other lists are
+//! compared as a whole.
 //!
 //! Invariant: a value is visited once for each look at a part around it, and each visit counts as a step of the request.
 
@@ -13,7 +14,6 @@ use orch_schema::value::Value;
 use super::constraint::{Node, Unique};
 use super::rules::Rules;
 use crate::expression::rules::Sameness;
-use crate::validate::tree::Tree;
 
 /// Steps that a look at one value with one node counts as: the outcomes of its rules, about a quarter of a microsecond.
 pub(super) const VISIT_STEPS: u64 = 10;
