@@ -148,14 +148,40 @@ impl Request {
         };
         let head = head.lines().map(lower).collect::<Vec<_>>().join("\n");
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse().ok());
-        let mut body = vec![0; length.unwrap_or_default()];
-        stream.read_exact(&mut body).await?;
+        let body = match head.contains("transfer-encoding: chunked") {
+            true => read_chunks(stream).await?,
+            false => {
+                let mut body = vec![0; length.unwrap_or_default()];
+                stream.read_exact(&mut body).await?;
+                body
+            }
+        };
         Ok(Request { method, target, head, body: serde_json::from_slice(&body).unwrap_or_default() })
     }
 
     /// The target without its query.
     pub(crate) fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()
+    }
+}
+
+/// The body of a request that was passed on without its length.
+async fn read_chunks(stream: &mut Stream) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            line.push(stream.read_u8().await?);
+        }
+        let length = usize::from_str_radix(String::from_utf8_lossy(&line).trim(), 16);
+        // Behind each chunk is the end of a line, which is all that the last one has.
+        let mut chunk = vec![0; length.map_err(io::Error::other)? + 2];
+        stream.read_exact(&mut chunk).await?;
+        chunk.truncate(chunk.len() - 2);
+        if chunk.is_empty() {
+            return Ok(body);
+        }
+        body.append(&mut chunk);
     }
 }
 
