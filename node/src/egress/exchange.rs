@@ -10,9 +10,12 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::rt::Executor;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use orch_api::egress::{EgressError, Outgoing, Reply};
 use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::lasting::{Life, life};
 
 /// Bytes of an answer's head, and of what is read ahead of it.
 pub(super) const HEAD_BYTES_MAX: u32 = 64 << 10;
@@ -41,8 +44,8 @@ pub(crate) struct Sender {
 enum Wire {
     /// One request at a time.
     One(http1::SendRequest<Full<Bytes>>),
-    /// Several requests at once.
-    Several(http2::SendRequest<Full<Bytes>>),
+    /// Several requests at once. The connection ends with those who hold its life.
+    Several(http2::SendRequest<Full<Bytes>>, Life),
 }
 
 /// The reason why a request over an open connection has no answer.
@@ -82,12 +85,13 @@ impl Sender {
     {
         // The connection's errors show at the requests that it carries.
         if is_http2 {
-            let mut builder = http2::Builder::new(TokioExecutor::new());
+            let (life, tasks) = life();
+            let mut builder = http2::Builder::new(tasks.clone());
             builder.timer(TokioTimer::new()).keep_alive_interval(ALIVE_EVERY);
             builder.keep_alive_timeout(ALIVE_WITHIN).max_header_list_size(HEAD_BYTES_MAX);
             let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
-            tokio::spawn(connection);
-            return Ok(Sender::new(Wire::Several(sender)));
+            tasks.execute(connection);
+            return Ok(Sender::new(Wire::Several(sender, life)));
         }
         let mut builder = http1::Builder::new();
         builder.max_buf_size(HEAD_BYTES_MAX as usize);
@@ -103,21 +107,21 @@ impl Sender {
     ) -> Result<Response<Incoming>, hyper::Error> {
         match &mut self.wire {
             Wire::One(sender) => sender.send_request(request).await,
-            Wire::Several(sender) => sender.send_request(request).await,
+            Wire::Several(sender, _) => sender.send_request(request).await,
         }
     }
 
     fn is_closed(&self) -> bool {
         match &self.wire {
             Wire::One(sender) => sender.is_closed(),
-            Wire::Several(sender) => sender.is_closed(),
+            Wire::Several(sender, _) => sender.is_closed(),
         }
     }
 
     pub(super) fn is_ready(&self) -> bool {
         match &self.wire {
             Wire::One(sender) => sender.is_ready(),
-            Wire::Several(sender) => sender.is_ready(),
+            Wire::Several(sender, _) => sender.is_ready(),
         }
     }
 
@@ -125,15 +129,23 @@ impl Sender {
     pub(super) fn shared(&self) -> Option<Sender> {
         match &self.wire {
             Wire::One(_) => None,
-            Wire::Several(sender) => {
-                Some(Sender { wire: Wire::Several(sender.clone()), opened: self.opened })
+            Wire::Several(sender, life) => {
+                Some(Sender { wire: Wire::Several(sender.clone(), life.clone()), opened: self.opened })
             }
         }
     }
 
     /// Whether it carries several requests at once.
     pub(super) fn is_shared(&self) -> bool {
-        matches!(self.wire, Wire::Several(_))
+        self.life().is_some()
+    }
+
+    /// The life of a connection that carries several requests at once.
+    pub(super) fn life(&self) -> Option<&Life> {
+        match &self.wire {
+            Wire::One(_) => None,
+            Wire::Several(_, life) => Some(life),
+        }
     }
 
     /// Sends `request` and reads the answer, of at most `answer_bytes_max` of body. The connection is ready for another one
@@ -150,7 +162,7 @@ impl Sender {
         let outgoing = outgoing.map_err(|error| Unanswered::Failed(lost(error.to_string())))?;
         let response = match &mut self.wire {
             Wire::One(sender) => sender.try_send_request(outgoing).await,
-            Wire::Several(sender) => sender.try_send_request(outgoing).await,
+            Wire::Several(sender, _) => sender.try_send_request(outgoing).await,
         };
         let response = response.map_err(|mut error| {
             let is_unsent = error.take_message().is_some();

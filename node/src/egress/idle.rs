@@ -1,8 +1,8 @@
 //! Connections of a target that are kept for the next request.
 //!
 //! Owns how many, and which one is used. A connection of HTTP/1.1 carries one request at a time and is taken out; one of HTTP/2
-//! carries several and stays. Neither is used beyond its greatest age ([`Sender`]), however often it is, nor kept when it is idle
-//! ([`super::sweep`]).
+//! carries several and stays until a request over it fails or is given up ([`UnderWay`]). Neither is used beyond its greatest age
+//! ([`Sender`]), however often it is, nor kept when it is idle ([`super::sweep`]).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::Origin;
 use super::exchange::Sender;
+use super::lasting::Life;
 use super::sweep::{IDLE_TIME_MAX, Sweep, Swept, look_after};
 
 /// Connections without a request.
@@ -61,6 +62,17 @@ impl Idle {
         }
     }
 
+    /// A request that is about to be sent over `sender`.
+    pub(super) fn under_way(&self, sender: &Sender) -> UnderWay<'_> {
+        UnderWay { idle: self, life: sender.life().cloned() }
+    }
+
+    /// Keeps the connection of this life no more: it ends with the requests that it has.
+    fn give_up(&self, life: &Life) {
+        let mut shared = self.shared.lock();
+        shared.kept.retain(|own| !own.sender.life().is_some_and(|own| own.is_same(life)));
+    }
+
     fn put(&self, origin: Origin, sender: Sender) {
         let is_kept = {
             let mut shared = self.shared.lock();
@@ -90,6 +102,28 @@ impl Idle {
             own.since = own.since.checked_sub(span).expect("the clock began before");
         }
         kept.sweep();
+    }
+}
+
+/// A request over a connection that may carry others. Dropped before its answer, by an error or by the end of its time, it gives the
+/// connection up: a server that does not answer could keep it busy all the same.
+pub(super) struct UnderWay<'a> {
+    idle: &'a Idle,
+    life: Option<Life>,
+}
+
+impl UnderWay<'_> {
+    /// The request was answered.
+    pub(super) fn answered(mut self) {
+        self.life = None;
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if let Some(life) = &self.life {
+            self.idle.give_up(life);
+        }
     }
 }
 

@@ -18,6 +18,7 @@ mod exchange;
 mod hook_users;
 mod hooks;
 mod idle;
+mod lasting;
 mod leaf;
 pub(crate) mod lookups;
 mod proxy_pair;
@@ -160,9 +161,11 @@ impl Target {
         let origin = Origin::of(&request.url);
         let authorization = self.credentials.header(&request.url.host).await?;
         if let Some(mut sender) = self.idle.take(&origin) {
+            let under_way = self.idle.under_way(&sender);
             let answered = sender.exchange(request, authorization.clone(), answer_bytes_max).await;
             match answered {
                 Ok(reply) => {
+                    under_way.answered();
                     self.idle.keep(origin, sender);
                     return Ok(reply);
                 }
@@ -175,7 +178,9 @@ impl Target {
         let mut sender = dial::dial(self, &request.url).await?;
         // Requests that come meanwhile go over the same connection, where it carries several.
         self.idle.share(&origin, &sender);
+        let under_way = self.idle.under_way(&sender);
         let reply = sender.exchange(request, authorization, answer_bytes_max).await?;
+        under_way.answered();
         self.idle.keep(origin, sender);
         Ok(reply)
     }

@@ -1,7 +1,7 @@
 //! The adapter of [`orch_api::aggregation`]: requests to aggregated servers over TLS, with their answers streamed.
 //!
-//! Owns the connections. Requests to a server that speaks HTTP/2 share some ([`shared`]), which end when they are idle; requests that leave HTTP, and those to
-//! servers of HTTP/1.1, have one each, which ends with them. It follows no redirect. Which addresses may be dialled, and who vouches
+//! Owns the connections. Requests to a server that speaks HTTP/2 share some ([`shared`]), which end when they are idle or a request has
+//! no answer; requests that leave HTTP, and those to servers of HTTP/1.1, have one each, which ends with them. It follows no redirect. Which addresses may be dialled, and who vouches
 //! for a server that an object names, is as for webhooks.
 //!
 //! Invariant: two servers share a connection only if address, name and trust are the same, and no request is sent over one that was
@@ -24,8 +24,9 @@ use http::header::HOST;
 use http::{Request, Response, Uri};
 use http_body_util::BodyExt;
 use hyper::client::conn::{http1, http2};
+use hyper::rt::Executor;
 use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use orch_api::aggregation::{LongLived, Relay, Server, ServerTrust};
 use orch_api::connect::BackendError;
 use orch_api::egress::{Reach, Scheme, Url};
@@ -39,6 +40,7 @@ use tokio_rustls::client::TlsStream;
 
 use self::shared::{CONNECTION_WINDOW_BYTES, Carrier, Connections, Place, STREAM_WINDOW_BYTES, Span};
 use super::exchange::{ALIVE_EVERY, ALIVE_WITHIN, HEAD_BYTES_MAX};
+use super::lasting::{Life, life};
 use super::proxy_pair::{Pair, ProxyPair};
 use super::sweep::{Sweep, Swept, look_after};
 use super::{Trust, TrustError, dial};
@@ -136,6 +138,7 @@ impl Inner {
         let Found { settings, pair, carrier } = self.known(&server, span).await?;
         let mut request = request;
         if let Some((sender, place)) = carrier.filter(|_| !leaves_http) {
+            let place = place.asked();
             match over_http2(sender, &server, request).await {
                 Ok(answer) => return Ok(keeping(answer, place)),
                 // The connection had ended before the request was sent.
@@ -151,7 +154,8 @@ impl Inner {
             builder.title_case_headers(true);
             return exchange_by(&builder, stream, request).await;
         }
-        let mut builder = http2::Builder::new(TokioExecutor::new());
+        let (life, tasks) = life();
+        let mut builder = http2::Builder::new(tasks.clone());
         builder.timer(TokioTimer::new()).keep_alive_interval(ALIVE_EVERY);
         builder.keep_alive_timeout(ALIVE_WITHIN).max_header_list_size(HEAD_BYTES_MAX);
         builder.initial_stream_window_size(STREAM_WINDOW_BYTES);
@@ -159,8 +163,8 @@ impl Inner {
         let lost = |error: hyper::Error| BackendError::Lost(error.to_string());
         let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(lost)?;
         // Its errors show at the requests that it carries.
-        tokio::spawn(connection);
-        let place = self.share((&server, pair), &sender, span);
+        tasks.execute(connection);
+        let place = self.share((&server, pair), (&sender, life), span).asked();
         match over_http2(sender, &server, request).await {
             Ok(answer) => Ok(keeping(answer, place)),
             Err(Unsent::Request(_)) => Err(BackendError::Lost("the connection ended".to_owned())),
@@ -182,12 +186,17 @@ impl Inner {
 
     /// Has other requests to `server` use a connection that was opened with the client's pair of this version, if that is still the
     /// newest one. The result is the place of the first request.
-    fn share(&self, (server, pair): (&Server, u64), sender: &http2::SendRequest<Body>, span: Span) -> Place {
+    fn share(
+        &self,
+        (server, pair): (&Server, u64),
+        (sender, life): (&http2::SendRequest<Body>, Life),
+        span: Span,
+    ) -> Place {
         let place = {
             let mut servers = self.servers.lock();
             match servers.kept.0.get_mut(server).filter(|known| known.pair == pair) {
-                Some(known) => known.connections.keep(sender, span),
-                None => return shared::unkept(),
+                Some(known) => known.connections.keep((sender, life), span),
+                None => return shared::unkept(life),
             }
         };
         look_after(&self.servers);
@@ -258,6 +267,7 @@ async fn settings_of(server: &Server, pair: Option<Pair>) -> Result<Settings, Ba
 
 /// `answer`, which has `place` until it has ended.
 fn keeping(answer: Response<Body>, place: Place) -> Response<Body> {
+    let place = place.answered();
     answer.map(|body| {
         Body::new(body.map_frame(move |frame| {
             // Moved into the body, and dropped with it.

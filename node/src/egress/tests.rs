@@ -65,8 +65,13 @@ impl Hostile {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}/hook", listener.local_addr().unwrap());
         let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::default());
-        let task =
-            tokio::spawn(serve(listener, acceptor(pair), answer, connections.clone(), Arc::clone(&requests)));
+        let task = tokio::spawn(serve(
+            listener,
+            acceptor(pair, &[]),
+            answer,
+            connections.clone(),
+            Arc::clone(&requests),
+        ));
         Hostile { url, authority, connections, requests, task }
     }
 
@@ -93,15 +98,17 @@ impl Hostile {
     }
 }
 
-fn acceptor(pair: &Pair) -> TlsAcceptor {
+/// TLS of a server that speaks `protocols`.
+pub(super) fn acceptor(pair: &Pair, protocols: &[&str]) -> TlsAcceptor {
     let certificate = CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap();
     let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+    let mut config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(vec![certificate], key)
         .unwrap();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     TlsAcceptor::from(Arc::new(config))
 }
 

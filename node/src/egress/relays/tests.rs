@@ -9,6 +9,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1 as server1, http2 as server2};
 use hyper::service::service_fn;
+use hyper_util::rt::TokioExecutor;
 use orch_api::aggregation::ServerTrust;
 use orch_proto::brand::ORCH;
 use rustls::pki_types::pem::PemObject;
@@ -21,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 use crate::certs::{Authority, Pair, admin_leaf, server_leaf};
+use crate::egress::lasting::tests::Burning;
 use crate::egress::sweep::IDLE_TIME_MAX;
 
 /// A server that answers with what it was asked: version, method and target. It asks for a client's certificate, and tells whether
@@ -263,9 +265,9 @@ async fn a_connection_that_is_old_or_of_an_earlier_pair_takes_no_request() {
         relays.0.servers.lock().kept.0.get_mut(&server).unwrap().connections.take(Span::Short).unwrap();
     let earlier = 0;
     relays.0.servers.lock().kept.0.get_mut(&server).unwrap().pair = 1;
-    drop(relays.0.share((&server, earlier), &sender, Span::Short));
+    drop(relays.0.share((&server, earlier), (&sender, life().0), Span::Short));
     assert_eq!(kept(), 1);
-    drop(relays.0.share((&server, 1), &sender, Span::Short));
+    drop(relays.0.share((&server, 1), (&sender, life().0), Span::Short));
     assert_eq!(kept(), 2);
 }
 
@@ -298,4 +300,16 @@ async fn requests_that_come_together_find_the_authorities_parsed_once() {
     assert!(found.iter().all(|found| {
         found.as_ref().is_ok_and(|found| Arc::ptr_eq(&found.settings.any, &first.settings.any))
     }));
+}
+
+#[tokio::test]
+async fn a_server_that_did_not_answer_keeps_no_connection_busy() {
+    let (mut burning, relays) = (Burning::start().await, relays(None));
+    let trust = ServerTrust::Bundle(burning.authority.pair.certificate.as_bytes().into());
+    let server = Server { name: "s.ns.svc".to_owned(), at: ("127.0.0.1".to_owned(), burning.port), trust };
+    let asked = tokio::time::timeout(Duration::from_secs(2), ask(&relays, server.clone(), "x")).await;
+    assert!(asked.is_err(), "its client went");
+    relays.0.servers.lock().kept.sweep();
+    assert_eq!(relays.0.servers.lock().kept.0[&server].connections.len(), 0);
+    assert!(!burning.is_connected().await);
 }
