@@ -388,12 +388,13 @@ fn pairs(items: &[Plain]) -> u64 {
 
 fn ordered(name: &str, items: &[Plain], rest: &[Plain]) -> Called {
     let keys = if let [Plain::List(keys)] = rest { keys } else { items };
-    if name != "distinct" && keys.iter().any(|key| matches!(key, Plain::Null)) {
-        let is_first = matches!(keys[0], Plain::Null);
-        return Err(format!(
-            "list elements must {}",
-            if is_first { "be comparable" } else { "have the same type" }
-        ));
+    if name != "distinct" {
+        if keys.first().is_some_and(|first| first.order(first).is_none()) {
+            return Err("list elements must be comparable".to_owned());
+        }
+        if keys.iter().any(|key| matches!(key, Plain::Null)) {
+            return Err("list elements must have the same type".to_owned());
+        }
     }
     match (name, rest) {
         ("distinct", []) => Ok((Plain::List(kept_once(items)), pairs(items))),

@@ -265,31 +265,35 @@ fn schema(size: usize) -> Value {
 fn add_rules(schema: &mut Value, count: u32, number: u32, brand: &Brand) {
     let Some(fields) = schema["properties"]["spec"]["properties"].as_object_mut() else { return };
     let mut rules: Vec<Vec<Value>> = vec![Vec::new(); fields.len()];
+    // Members have the number of their field in their names, as `schema` gives them.
+    let numbers: Vec<String> = fields.keys().map(|field| field.replace("field", "")).collect();
     for at in 0..count {
         let place = at as usize % rules.len();
+        let of = &numbers[place];
         rules[place].push(match at % 4 {
             0 => json!({
-                "rule": format!("!has(self.count) || self.count != {number} + {at}"),
+                "rule": format!("!has(self.count{of}) || self.count{of} != {number} + {at}"),
                 "message": format!("the count is not {number} and {at}"),
             }),
-            1 => json!({"rule": format!("!has(self.name) || !self.name.matches('^w{number}x{at}[a-z]*$')")}),
-            2 => {
-                json!({"rule": format!("!has(self.items) || self.items.all(i, i.name != 'w{number}x{at}')")})
-            }
+            1 => json!({"rule": format!("!has(self.name{of}) || !self.name{of}.matches('^w{number}x{at}[a-z]*$')")}),
+            2 => json!({
+                "rule": format!("!has(self.items{of}) || self.items{of}.all(i, i.name{of} != 'w{number}x{at}')"),
+            }),
             _ => json!({
-                "rule": format!("!has(self.name) || self.name.size() < 64 && self.name != 'w{number}x{at}'"),
-                "messageExpression": "'the name ' + self.name + ' is taken'",
+                "rule": format!("!has(self.name{of}) || self.name{of}.size() < 64 && self.name{of} != 'w{number}x{at}'"),
+                "messageExpression": format!("'the name ' + self.name{of} + ' is taken'"),
             }),
         });
     }
-    for (field, rules) in fields.values_mut().zip(rules) {
+    for ((field, rules), of) in fields.values_mut().zip(rules).zip(numbers) {
         if !rules.is_empty() {
             field[format!("{}validations", brand.extension_prefix)] = Value::Array(rules);
         }
         if count > 0 {
             // The costs of loops count by the bounds.
-            field["properties"]["items"]["maxItems"] = json!(64);
-            field["properties"]["items"]["items"]["properties"]["name"]["maxLength"] = json!(63);
+            let items = &mut field["properties"][format!("items{of}")];
+            items["maxItems"] = json!(64);
+            items["items"]["properties"][format!("name{of}")]["maxLength"] = json!(63);
         }
     }
 }
@@ -315,5 +319,7 @@ mod tests {
         let counts: Vec<usize> = fields.values().map(|field| field[&key].as_array().unwrap().len()).collect();
         assert_eq!(counts.iter().sum::<usize>(), 10);
         assert!(counts.iter().all(|count| *count >= 10 / counts.len()), "{counts:?}");
+        let first = &fields["field0"]["properties"];
+        assert_eq!(first.as_object().unwrap().len(), 3, "no member is made for a rule: {first}");
     }
 }
