@@ -389,10 +389,11 @@ fn pairs(items: &[Plain]) -> u64 {
 fn ordered(name: &str, items: &[Plain], rest: &[Plain]) -> Called {
     let keys = if let [Plain::List(keys)] = rest { keys } else { items };
     if name != "distinct" {
+        let kind = keys.first().map(std::mem::discriminant);
         if keys.first().is_some_and(|first| first.order(first).is_none()) {
             return Err("list elements must be comparable".to_owned());
         }
-        if keys.iter().any(|key| matches!(key, Plain::Null)) {
+        if keys.iter().any(|key| Some(std::mem::discriminant(key)) != kind) {
             return Err("list elements must have the same type".to_owned());
         }
     }
