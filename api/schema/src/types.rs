@@ -65,7 +65,7 @@ pub struct Union {
     pub members: Box<[(Box<str>, Box<str>)]>,
 }
 
-/// One field of an [`ObjectType`]. A kind may have thousands: what few fields have stands in [`Extra`].
+/// One field of an [`ObjectType`]. A kind may have thousands: rare properties stand in [`Extra`].
 #[derive(Debug, PartialEq)]
 pub struct Field {
     /// JSON name, in the form of member names in values.

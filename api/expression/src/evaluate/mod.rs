@@ -81,7 +81,7 @@ fn member<'v>(run: &mut Run<'v>, select: &'v Select) -> Outcome<'v> {
         Val::Optional(None) => Ok(Val::NONE),
         Val::Optional(Some(value)) => optional_of(&value, &select.field),
         Val::List(_) => Err(no_index(&Val::text(&*select.field))),
-        // Nothing else has members.
+        // Other values have no members.
         _ => Err(no_such_key(&select.field)),
     }
 }
@@ -114,7 +114,7 @@ fn has<'v>(run: &mut Run<'v>, select: &'v Select) -> Outcome<'v> {
     }
 }
 
-/// What is neither an object nor a list has no members.
+/// Values other than objects and lists have no members.
 fn has_member<'v>(value: &Val<'v>, name: &str) -> Outcome<'v> {
     match value {
         Val::Map(map) => Ok(Val::Bool(map.has_member(name))),

@@ -7,8 +7,8 @@ use super::Function;
 use crate::types::Type;
 use crate::value::Val;
 
-/// What follows `no such overload` where the call of `function` has no value for these arguments: nothing where they have the types of
-/// an overload, and the fault is of what is in them.
+/// The text behind `no such overload` where the call of `function` has no value for these arguments; empty where the arguments have
+/// the types of an overload, and their content is at fault.
 pub(crate) fn mismatch(function: &Function, arguments: &[Val<'_>]) -> String {
     let name = function.name;
     let kinds = |arguments: &[Val<'_>]| arguments.iter().map(Val::type_name).collect::<Vec<_>>().join(", ");

@@ -49,7 +49,7 @@ pub(crate) fn index<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v
         [Val::Map(map), key] => entry(map, key)?.ok_or_else(|| no_such_key(key))?.checked(),
         [Val::Optional(None), _] => Ok(Val::NONE),
         [Val::Optional(Some(value)), key] => optional(value, key),
-        // Nothing else has members.
+        // Other values have no members.
         [_, key] => Err(no_such_key(key)),
         _ => Err(no_overload()),
     }

@@ -10,7 +10,7 @@ const PLACES_MAX: usize = 100;
 /// How each fault of a clause begins.
 const NO_CLAUSE: &str = "could not parse formatting clause";
 
-/// What comes next in a text.
+/// The next part of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'t> {
     /// A part that stands as it is.

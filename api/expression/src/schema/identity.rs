@@ -13,10 +13,10 @@ use crate::value::{Equality, List, Map, TooLong, Val, equal};
 /// Bytes of texts that are looked up in the time of one step.
 const BYTES_PER_STEP: usize = 16;
 
-/// What tells an item from others: itself in a set, the values of its keys in a list with keys.
+/// The identity of an item: the item itself in a set, the values of its keys in a list with keys.
 type Identity<'v> = Vec<Option<Val<'v>>>;
 
-/// What equal values have in common, of scalars all that they are.
+/// A tag that equal values share; of a scalar, its value.
 #[derive(PartialEq, Eq, Hash)]
 enum Tag<'t> {
     Absent,

@@ -49,7 +49,7 @@ impl<'v> List<'v> {
         (0..self.len()).filter_map(|at| self.get(at))
     }
 
-    /// What identifies the items, of a list where that is not their place.
+    /// The identity of the items, where that is not their place.
     pub(crate) fn identity(&self) -> Option<&'v ListShape> {
         match self {
             List::Declared(shape, _) | List::Joined(shape, _) => {

@@ -86,7 +86,7 @@ impl Ends {
     fn note_end(&mut self, object: &SharedObject) {
         let uid = Digest::of(&object.index.uid);
         let leaving = self.leaving.remove(&uid);
-        // One that is not terminating goes by a request that does not orphan, which would have needed a finalizer.
+        // An object that is not terminating goes by a request that does not orphan, which would have needed a finalizer.
         let is_whole = !object.index.terminating || leaving == Some(Leaving::WithDependents);
         match is_whole {
             true => self.remember(uid),

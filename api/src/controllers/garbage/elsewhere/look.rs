@@ -54,7 +54,7 @@ pub(super) struct Look<'a, S> {
     pub(super) rules: Rules<'a>,
     pub(super) ends: &'a Mutex<Follower<Ends>>,
     pub(super) sightings: &'a Mutex<Sightings>,
-    /// One page is decoded at a time, which takes many times its bytes.
+    /// Decoding a page takes many times its bytes: pages are decoded one at a time.
     pub(super) decoding: &'a Semaphore,
 }
 

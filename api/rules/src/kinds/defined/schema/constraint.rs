@@ -262,7 +262,7 @@ impl Node {
         self.rules.as_deref()
     }
 
-    /// What holds for the node by itself.
+    /// The constraints of the node by itself.
     fn own(&self) -> (Types, Format, bool, Unique, bool) {
         (self.types, self.format, self.nullable, self.unique, self.embedded)
     }
