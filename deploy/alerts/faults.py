@@ -498,6 +498,7 @@ def faults(cluster):
         ("a dead member", killed(cluster, "c"), ["OrchMemberDown", "OrchNodeUnreachable"]),
         ("two dead members", without_majority(cluster),
          ["OrchQuorumLost", "OrchNoLeader", "OrchProposalsFail", "OrchReadsFail", "OrchApiErrorBudgetBurn"]),
+        ("no member at all", killed(cluster, *NAMES), ["OrchClusterDown"]),
     ]
 
 

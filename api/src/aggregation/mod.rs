@@ -16,6 +16,7 @@
 mod checked;
 pub(crate) mod described;
 mod discovery;
+mod figures;
 pub(crate) mod identity;
 pub(crate) mod openapi;
 mod own_request;
@@ -36,6 +37,7 @@ use parking_lot::Mutex;
 
 use self::described::Descriptions;
 pub(crate) use self::discovery::Merged;
+pub(crate) use self::figures::{MEASURED_MAX, OTHERS};
 use self::openapi::OpenApi;
 pub(crate) use self::own_request::own_request;
 pub(crate) use self::own_service::OwnService;
@@ -156,6 +158,16 @@ impl Aggregation {
     /// All groups and versions that other servers answer as of `applied`, by name.
     pub(crate) async fn all(&self, applied: &Applied) -> Vec<Arc<Remote>> {
         self.remotes.read(applied, Remotes::all).await
+    }
+
+    /// Appends the series that tells which servers are away as of `applied`. `head`: the lines before the series of a name and type.
+    pub(crate) async fn write_figures(
+        &self,
+        text: &mut String,
+        applied: &Applied,
+        head: impl Fn(&str, &str) -> String,
+    ) {
+        figures::write(text, &self.all(applied).await, head);
     }
 
     /// Entries that the index of OpenAPI documents has beside those of `registry`, for the servers as of `applied`: the path of each,

@@ -14,6 +14,7 @@ use super::stages::{Arrived, RequestInfo};
 use super::{Api, respond};
 use crate::endpoint::Endpoint;
 use crate::error::ApiError;
+use crate::follow::Applied;
 use crate::metrics::{Ended, Exposition, InFlight, LongRunning, Measured, TEXT_FORMAT};
 use crate::pipeline::Request;
 use crate::request::Verb;
@@ -47,7 +48,7 @@ impl<S: Store> Api<S> {
         let measured =
             Measured::of_resource(endpoint.resource, subresource, verb, target, is_apply, is_dry_run);
         if endpoint.action.is_passed_on() {
-            let _ = arrived.measured().set(measured.passed_on(endpoint.action));
+            let _ = arrived.measured().set(measured.passed_on());
             return None;
         }
         // A request has one endpoint.
@@ -95,7 +96,7 @@ impl<S: Store> Api<S> {
     }
 
     /// The response for `/metrics` and `/metrics/slis`; `None` for other paths, and where no metrics are kept.
-    pub(super) fn metrics_page(
+    pub(super) async fn metrics_page(
         &self,
         arrived: &Arrived,
         path: &str,
@@ -118,6 +119,8 @@ impl<S: Store> Api<S> {
         loops.write(&mut text, self.pipeline.store.elapsed(), |name, kind| exposition.head(name, kind));
         self.flow.write_usage(&mut text, |name| exposition.head(name, "histogram"));
         self.write_memory(&mut text, &state, &**exposition);
+        let (aggregation, applied) = (&self.pipeline.aggregation, Applied::of(&self.pipeline.store));
+        aggregation.write_figures(&mut text, &applied, |name, kind| exposition.head(name, kind)).await;
         Some(Ok(respond::bytes(200, TEXT_FORMAT, text.into())))
     }
 

@@ -103,7 +103,10 @@ impl<S: Store> Api<S> {
         }
         // Served by the path that was authorized, to the byte: with a slash at its end it is another path.
         let exact = arrived.path.as_str();
-        if let Some(response) = self.flow_page(arrived, exact).or_else(|| self.metrics_page(arrived, exact)) {
+        if let Some(response) = self.flow_page(arrived, exact) {
+            return response;
+        }
+        if let Some(response) = self.metrics_page(arrived, exact).await {
             return response;
         }
         let accounts = self.pipeline.gate.service_accounts();

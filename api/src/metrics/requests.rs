@@ -11,7 +11,6 @@ use arc_swap::ArcSwap;
 use http::Method;
 use metrics::{Gauge, gauge};
 use orch_raft::State;
-use orch_rules::Action;
 
 use super::series::{LabelText, Series, write};
 use super::table::{Entry, Key, Place, Table, Words};
@@ -89,10 +88,9 @@ impl Measured {
         }
     }
 
-    /// The same request, which is passed on by `action` and lasts. A log is a read to the reference, all others connect.
-    pub(crate) fn passed_on(self, action: Action) -> Measured {
-        let verb = if action == Action::Log { self.verb } else { "CONNECT" };
-        Measured { verb, is_long_running: true, ..self }
+    /// The same request, which is passed on and lasts: logs, too, are connections to the reference's metrics.
+    pub(crate) fn passed_on(self) -> Measured {
+        Measured { verb: "CONNECT", is_long_running: true, ..self }
     }
 
     /// Verb and resource, as the name of a span: of few.
@@ -116,7 +114,7 @@ impl Measured {
         Measured {
             resource: None,
             subresource: "",
-            verb: known.copied().unwrap_or(OTHER),
+            verb: known.map_or(OTHER, |known| if *known == "HEAD" { "GET" } else { known }),
             scope: "",
             dry_run: "",
             component: OWN,
@@ -150,8 +148,8 @@ fn label(verb: Verb, is_apply: bool) -> &'static str {
         Verb::Update => "PUT",
         Verb::Patch if is_apply => "APPLY",
         Verb::Patch => "PATCH",
-        Verb::Delete => "DELETE",
-        Verb::DeleteCollection => "DELETECOLLECTION",
+        // The reference derives the label from the method, and the scope tells a collection.
+        Verb::Delete | Verb::DeleteCollection => "DELETE",
     }
 }
 

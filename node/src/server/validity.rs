@@ -1,6 +1,7 @@
 //! How long the client certificate of a connection identifies its client.
 //!
-//! Owns the timer of its expiry, and judging it again after each reload that changed an authority or a revocation list.
+//! Owns the timer of its expiry, judging it again after each reload that changed an authority or a revocation list, and the metric of
+//! remaining lives.
 //! A certificate that identified nobody is not judged again: its client makes a new connection.
 
 use std::pin::pin;
@@ -10,11 +11,16 @@ use std::time::{Duration, SystemTime};
 use metrics::{Histogram, histogram};
 use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::limits;
 use crate::tls::{CertificateRoles, ClientAuthorities, Identified, Tls};
 
-/// Remaining life of the certificates that clients identify themselves with, in seconds; one value a connection.
+/// How often the remaining life of an open connection's certificate is observed again: alerts look at the last five minutes, in which a
+/// connection that lasts for days would not be seen. The reference observes each request.
+const OBSERVED_EVERY: Duration = Duration::from_secs(240);
+
+/// Remaining life of the certificates that clients identify themselves with, in seconds.
 static EXPIRATION: LazyLock<Histogram> =
     LazyLock::new(|| histogram!("apiserver_client_certificate_expiration_seconds"));
 
@@ -42,7 +48,6 @@ impl Validity {
     ) -> Option<Validity> {
         let identified = identified?;
         let left = identified.valid_for?;
-        EXPIRATION.record(left.as_secs_f64());
         let chain = session.peer_certificates()?.iter().map(|link| link.clone().into_owned()).collect();
         Some(Validity { left, chain, roles: identified.roles() })
     }
@@ -55,10 +60,17 @@ impl Validity {
         mut clients: ClientAuthorities,
     ) -> Ending {
         let Some(Validity { left, chain, roles }) = validity else { return std::future::pending().await };
+        let began = Instant::now();
         let mut expired = pin!(tokio::time::sleep(left.min(limits::IDENTITY_MAX)));
+        // At once, and from then on.
+        let mut observed = tokio::time::interval(OBSERVED_EVERY);
         loop {
             let is_open = tokio::select! {
                 () = expired.as_mut() => return Ending::Expired,
+                now = observed.tick() => {
+                    EXPIRATION.record(left.saturating_sub(now.duration_since(began)).as_secs_f64());
+                    continue;
+                }
                 changed = reloads.changed() => changed.is_ok(),
             };
             if !is_open {

@@ -15,7 +15,7 @@ use axum::body::Body;
 use futures::future::{Either, select};
 use http::Request;
 use http::header::ACCEPT;
-use metrics::{counter, gauge};
+use metrics::counter;
 use orch_bounded::WarningLimit;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, State, Store};
@@ -32,7 +32,7 @@ use super::super::queue::Queue;
 use super::super::rounds::{Progress, Queued, Round, Rounds, end};
 use crate::admission::View;
 use crate::aggregation::identity::aggregator;
-use crate::aggregation::{API_SERVICES, Remote, own_request};
+use crate::aggregation::{API_SERVICES, MEASURED_MAX, OTHERS, Remote, own_request};
 use crate::error::ApiError;
 use crate::follow::{Applied, Derived};
 use crate::registry::Resource;
@@ -59,13 +59,7 @@ const LOOK_MAX: Duration = Duration::from_secs(6);
 /// Limits warnings of servers that come and go.
 static UNAVAILABLE: WarningLimit<Moment> = WarningLimit::new();
 
-/// Names of APIServices that metrics have as labels; further ones count under [`OTHERS`].
-const MEASURED_MAX: usize = 100;
-
-/// The label of APIServices beyond those.
-const OTHERS: &str = "others";
-
-/// The APIServices that metrics name.
+/// The APIServices that the counter of failures names.
 #[derive(Debug, Default)]
 struct Measured(Mutex<BTreeSet<Arc<str>>>);
 
@@ -80,16 +74,10 @@ impl Measured {
         name.to_string()
     }
 
-    /// Notes what a look at the server of `name` has found; `is_new`: it is not what was known.
+    /// Counts that the server of `name` is away, where that was not known.
     fn note(&self, name: &Arc<str>, finding: &Finding, is_new: bool) {
-        let (name, is_away) = (self.label(name), finding.status != "True");
-        gauge!("aggregator_unavailable_apiservice", "name" => name.clone()).set(if is_away {
-            1.0
-        } else {
-            0.0
-        });
-        if is_away && is_new {
-            let labels = [("name", name), ("reason", finding.reason.to_owned())];
+        if is_new && finding.status != "True" {
+            let labels = [("name", self.label(name)), ("reason", finding.reason.to_owned())];
             counter!("aggregator_unavailable_apiservice_total", &labels).increment(1);
         }
     }
@@ -97,9 +85,7 @@ impl Measured {
     /// Forgets `name`, whose server is not looked for any more.
     fn forget(&self, name: &Arc<str>) {
         // set: as above.
-        if self.0.lock().remove(name) {
-            gauge!("aggregator_unavailable_apiservice", "name" => name.to_string()).set(0.0);
-        }
+        self.0.lock().remove(name);
     }
 }
 
