@@ -21,6 +21,7 @@ use orch_raft::ClusterIdentity;
 use tokio_util::sync::CancellationToken;
 
 use super::backup::BackupPlan;
+use super::cluster_view::OwnHealth;
 use super::error::RunError;
 use super::figures::StoreSeries;
 use super::front_proxy;
@@ -118,7 +119,8 @@ impl Api {
         let resources = encryption::with_kms_check(resources, plan.keys.as_ref(), plan.reloads_keys);
         let resources = resources.beside(cluster::PATHS).beside([encryption::REWRITE_PATH]);
         let resources = resources.beside([snapshot::SNAPSHOT_PATH]).beside(pages::PATHS);
-        let own = cluster::router(handle.clone(), plan.expiries.clone(), outages, backups);
+        let health = OwnHealth { expiries: plan.expiries.clone(), outages, backups };
+        let own = cluster::router(handle.clone(), health);
         let own = own.merge(encryption::router(&plan.name, rewriter));
         let own = own.merge(snapshot::router(handle.clone(), cluster, places));
         let own = own.merge(pages::router(Pages::new(brand, std::mem::take(&mut plan.flags))));

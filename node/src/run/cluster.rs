@@ -17,7 +17,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -38,16 +38,12 @@ use orch_api::follow::Applied;
 use orch_api::gate::Gate;
 use orch_api::http::{REQUEST_MAX, check_timeout_beside, finish_audit};
 use orch_api::metrics::TEXT_FORMAT;
-use orch_api::webhook::Outages;
 use orch_raft::member::{ChangeError, FoundError, node_id};
 use orch_raft::transport::{NodeId, Peer};
 use serde::{Deserialize, Serialize};
-use time::OffsetDateTime;
 
-use super::backup::BackupHealth;
-use super::cluster_view::{added_before, founded_before, unchanged, view};
+use super::cluster_view::{OwnHealth, added_before, founded_before, unchanged, view};
 use super::store::Handle;
-use crate::certs::Expiries;
 
 /// Most bytes of a request's body: a name and an address.
 const BODY_BYTES_MAX: usize = 4096;
@@ -98,10 +94,12 @@ const UNDO_PATH: &str = "/orch/v1/cluster/undo";
 /// The paths without the name of a member in them.
 pub(super) const PATHS: [&str; 4] = [STATUS_PATH, FOUND_PATH, MEMBERS_PATH, UNDO_PATH];
 
-/// All paths. The certificates of this node, its backups, and the webhooks that do not answer it are for its status.
-pub(super) fn router(handle: Handle, expiries: Expiries, outages: Outages, backups: BackupHealth) -> Router {
+/// All paths. What this node knows of itself, `own`, is for its status, and for those of the other members, to which `handle` tells it.
+pub(super) fn router(handle: Handle, own: OwnHealth) -> Router {
+    let told = own.clone();
+    handle.report_by(move || told.report());
     let status_path = Router::new().route(STATUS_PATH, get(status));
-    let status_path = status_path.with_state((handle.clone(), expiries, outages, backups));
+    let status_path = status_path.with_state((handle.clone(), own));
     Router::new()
         .route(MEMBERS_PATH, post(add))
         .route(FOUND_PATH, post(found))
@@ -208,17 +206,8 @@ fn refusal(error: &ApiError) -> Response {
     }
 }
 
-async fn status(
-    State((handle, expiries, outages, backups)): State<(Handle, Expiries, Outages, BackupHealth)>,
-    request: Request,
-) -> Response {
-    let status = async {
-        let now = OffsetDateTime::now_utc();
-        let view = view(handle.status()).with_certificates(&expiries.all(), now);
-        let view = view.with_outages(&outages.all(), SystemAmbient.now());
-        let view = view.with_backups(&backups.all(), SystemTime::now());
-        json(StatusCode::OK, &view)
-    };
+async fn status(State((handle, own)): State<(Handle, OwnHealth)>, request: Request) -> Response {
+    let status = async { json(StatusCode::OK, &view(handle.status()).with(&own)) };
     let is_survey = request.uri().query() == Some(SURVEY);
     match is_survey {
         true => unless_removed(handle.survey(), status).await,

@@ -1,21 +1,24 @@
 //! The document that `/orch/v1/cluster` answers with.
 //!
-//! Owns its form, which the command line and operators' programs read. It asks the member nothing.
+//! Owns its form, which the command line and operators' programs read, and that of what a member tells the others of itself. It asks the
+//! member nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use orch_api::ambient::Timestamp;
-use orch_api::webhook::Outage;
+use bytes::Bytes;
+use orch_api::ambient::{Ambient, SystemAmbient, Timestamp};
+use orch_api::webhook::{Outage, Outages};
 use orch_raft::member::{AgreementStatus, MemberStatus, SpaceStatus, Status, SyncTimes};
 use orch_raft::transport::{NodeId, Peer};
 use serde::Serialize;
+use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::backup::TargetHealth;
-use crate::certs::{Expiry, Urgency};
+use super::backup::{BackupHealth, TargetHealth};
+use crate::certs::{Expiries, Expiry, Urgency};
 
 /// The cluster as this node sees it.
 #[derive(Serialize)]
@@ -177,6 +180,17 @@ struct MemberView {
     /// Bytes that its store may still take of its disk; absent while unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     room: Option<u64>,
+    /// The certificates, dead webhooks and backups of another member, as it told them within the last two seconds; absent while unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<Value>,
+}
+
+/// What a member tells the others of itself, for their statuses.
+#[derive(Serialize)]
+struct Report {
+    certificates: Vec<CertificateView>,
+    dead_webhooks: Vec<OutageView>,
+    backups: Vec<BackupView>,
 }
 
 /// Times until entries were durable, in microseconds.
@@ -225,42 +239,63 @@ fn agreement(status: &Status) -> AgreementView {
     }
 }
 
+impl Report {
+    /// That of `own` at this time. The order is that of [`ClusterView`].
+    fn of(own: &OwnHealth) -> Report {
+        Report {
+            certificates: certificates(&own.expiries.all(), OffsetDateTime::now_utc()),
+            dead_webhooks: outages(&own.outages.all(), SystemAmbient.now()),
+            backups: backups(&own.backups.all(), SystemTime::now()),
+        }
+    }
+}
+
+/// What a node knows of itself beside its store.
+#[derive(Clone)]
+pub(super) struct OwnHealth {
+    pub(super) expiries: Expiries,
+    pub(super) outages: Outages,
+    pub(super) backups: BackupHealth,
+}
+
+impl OwnHealth {
+    /// The document that other members get for their statuses; empty where it cannot be made.
+    pub(super) fn report(&self) -> Bytes {
+        serde_json::to_vec(&Report::of(self)).map(Bytes::from).unwrap_or_default()
+    }
+}
+
 impl ClusterView {
-    /// The same with `expiries`, those of this node, as they are at `now`.
-    pub(super) fn with_certificates(self, expiries: &[Expiry], now: OffsetDateTime) -> ClusterView {
-        ClusterView { certificates: certificates(expiries, now), ..self }
+    /// The same with what this node knows of itself.
+    pub(super) fn with(self, own: &OwnHealth) -> ClusterView {
+        let Report { certificates, dead_webhooks, backups } = Report::of(own);
+        ClusterView { certificates, dead_webhooks, backups, ..self }
     }
+}
 
-    /// The same with `outages`, of webhooks that do not answer this node, as they are at `now`.
-    pub(super) fn with_outages(self, outages: &[Arc<Outage>], now: Timestamp) -> ClusterView {
-        let view = |outage: &Arc<Outage>| OutageView {
-            configuration: outage.configuration.to_string(),
-            kind: outage.kind,
-            webhook: outage.webhook.to_string(),
-            since: outage.since.seconds_text(),
-            dead_s: now.seconds().saturating_sub(outage.since.seconds()),
-            calls: outage.calls(),
-            refuses: outage.refuses,
-            reason: outage.reason(),
-            remedy: format!("orch cluster bypass-webhook {}", outage.configuration),
-        };
-        ClusterView { dead_webhooks: outages.iter().map(view).collect(), ..self }
-    }
+fn outages(outages: &[Arc<Outage>], now: Timestamp) -> Vec<OutageView> {
+    let view = |outage: &Arc<Outage>| OutageView {
+        configuration: outage.configuration.to_string(),
+        kind: outage.kind,
+        webhook: outage.webhook.to_string(),
+        since: outage.since.seconds_text(),
+        dead_s: now.seconds().saturating_sub(outage.since.seconds()),
+        calls: outage.calls(),
+        refuses: outage.refuses,
+        reason: outage.reason(),
+        remedy: format!("orch cluster bypass-webhook {}", outage.configuration),
+    };
+    outages.iter().map(view).collect()
+}
 
-    /// The same with the scheduled backups of this node, `targets`, as they are at `now`.
-    pub(super) fn with_backups(
-        self,
-        targets: &BTreeMap<&'static str, TargetHealth>,
-        now: SystemTime,
-    ) -> ClusterView {
-        let view = |(target, health): (&&'static str, &TargetHealth)| BackupView {
-            target,
-            failures: health.failures,
-            reason: health.reason.clone(),
-            newest_s_ago: health.newest.map(|time| now.duration_since(time).unwrap_or_default().as_secs()),
-        };
-        ClusterView { backups: targets.iter().map(view).collect(), ..self }
-    }
+fn backups(targets: &BTreeMap<&'static str, TargetHealth>, now: SystemTime) -> Vec<BackupView> {
+    let view = |(target, health): (&&'static str, &TargetHealth)| BackupView {
+        target,
+        failures: health.failures,
+        reason: health.reason.clone(),
+        newest_s_ago: health.newest.map(|time| now.duration_since(time).unwrap_or_default().as_secs()),
+    };
+    targets.iter().map(view).collect()
 }
 
 fn certificates(expiries: &[Expiry], now: OffsetDateTime) -> Vec<CertificateView> {
@@ -299,6 +334,7 @@ fn member_view(member: MemberStatus, committed: u64) -> MemberView {
         syncs: member.syncs.map(sync_view),
         clock_skew_ms: member.skew_ms,
         room: member.room,
+        report: member.report.and_then(|report| serde_json::from_slice(&report).ok()),
     }
 }
 
@@ -403,6 +439,7 @@ mod tests {
             syncs: None,
             skew_ms: None,
             room: None,
+            report: None,
         };
         assert_eq!(founded_before(&[]), None, "the founders wait");
         let members = [member("c", true), member("b", false)];

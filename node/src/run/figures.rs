@@ -234,6 +234,7 @@ mod tests {
                 syncs: None,
                 skew_ms: None,
                 room: None,
+                report: None,
             };
             let members: Vec<MemberStatus> = (1..).zip(answers).map(member).collect();
             has_leader(leader.map(peer).as_ref(), &members)

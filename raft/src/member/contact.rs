@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Sub;
 use std::time::Duration;
 
+use bytes::Bytes;
 use orch_proto::store as wire;
 use parking_lot::Mutex;
 
@@ -19,6 +20,9 @@ use crate::member::log::SyncTimes;
 
 /// Marks of this member's own index: ten minutes of rounds.
 const MARKS_MAX: usize = 300;
+
+/// Most bytes of a report of another member: with some certificates and backups it has two thousand.
+pub(crate) const REPORT_BYTES_MAX: usize = 16 << 10;
 
 /// The last contact with each other member, by id. `I` is the instant of the member's clock.
 pub(crate) struct Contacts<I> {
@@ -28,7 +32,7 @@ pub(crate) struct Contacts<I> {
 }
 
 /// The last contact with one member.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// Whether it answered the last question of this member; `None` before the first.
     pub(crate) answers: Option<bool>,
@@ -44,9 +48,11 @@ pub(crate) struct Seen {
     pub(crate) skew_ms: Option<i64>,
     /// Bytes that its store may still take; as above, and `None` for a disk without a bound.
     pub(crate) room: Option<u64>,
+    /// What its program reports of itself, as it sent it; `None` where it reports nothing, and for programs that do not.
+    pub(crate) report: Option<Bytes>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Contact<I> {
     /// Contact as of `noted`, with the age as of that time.
     seen: Seen,
@@ -109,6 +115,7 @@ impl<I: Copy + Sub<Output = Duration>> Contacts<I> {
                         syncs: answer.syncs.as_ref().map(times_from_wire),
                         skew_ms: (answer.clock_ms > 0).then(|| skew_ms(answer.clock_ms, clock_ms)),
                         room: answer.room,
+                        report: report(&answer.report),
                     }
                 }
             };
@@ -138,7 +145,7 @@ impl<I: Copy + Sub<Output = Duration>> Contact<I> {
     /// The contact with the age as of `now`.
     fn at(&self, now: I) -> Seen {
         let age = self.seen.age.map(|age| age.saturating_add(now - self.noted));
-        Seen { age, ..self.seen }
+        Seen { age, ..self.seen.clone() }
     }
 
     /// Takes over the contact that another member passed on, if it is the newer one.
@@ -149,6 +156,11 @@ impl<I: Copy + Sub<Output = Duration>> Contact<I> {
             self.seen.applied = (word.applied > 0).then_some(word.applied).max(self.seen.applied);
         }
     }
+}
+
+/// The report in an answer. One that is too long is dropped: the status does without it.
+fn report(sent: &Bytes) -> Option<Bytes> {
+    (1..=REPORT_BYTES_MAX).contains(&sent.len()).then(|| sent.clone())
 }
 
 /// Milliseconds by which `theirs` is ahead of `ours`.

@@ -3,9 +3,10 @@
 //! Owns the consensus handle, the member's tasks, and the look-up of the present leader. Decisions are made in the parts.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft_rt::Select2;
@@ -16,7 +17,7 @@ use crate::disk::Disk;
 use crate::key::Revision;
 use crate::member::agreement::Agreement;
 use crate::member::consensus::{StoredMembership, Types};
-use crate::member::contact::Contacts;
+use crate::member::contact::{Contacts, REPORT_BYTES_MAX};
 use crate::member::counters::Counters;
 use crate::member::fatal::Fatal;
 use crate::member::feature::Feature;
@@ -82,11 +83,16 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) warnings: Warnings<R::Instant>,
     /// The last contact with each other member, for the status.
     pub(crate) contacts: Contacts<R::Instant>,
+    /// What the program reports of itself to other members' statuses.
+    pub(crate) reporter: OnceLock<Reporter>,
     /// Room on the members' disks.
     pub(crate) space: SpaceWatch,
     /// Counters for metrics.
     pub(crate) counters: Counters,
 }
+
+/// Makes the report of a program, a JSON object of at most [`REPORT_BYTES_MAX`] bytes. Called on a task of the store: it must not wait.
+pub(crate) type Reporter = Box<dyn Fn() -> Bytes + Send + Sync>;
 
 /// The leader of a term, as this member knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +116,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         }
         let place = now.membership_config.membership().get_node(&id)?;
         Some(Leader { term: now.vote.leader_id.term, peer: place.peer(id), local })
+    }
+
+    /// What the program reports of itself now; empty where it reports nothing, or too much.
+    pub(crate) fn report(&self) -> Bytes {
+        let report = self.reporter.get().map(|make| make());
+        report.filter(|report| report.len() <= REPORT_BYTES_MAX).unwrap_or_default()
     }
 
     /// The newest term that this member knows of.

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use openraft_rt::Instant;
 use orch_proto::store as wire;
 use orch_spans::TraceContext;
@@ -124,6 +125,13 @@ impl<R: Runtime, D: Disk, T: Transport> Handle<R, D, T> {
     /// The status of this member and of its cluster, as this member sees them now.
     pub fn status(&self) -> Status {
         self.0.status()
+    }
+
+    /// Has `make` report of this program to the statuses of other members: a JSON object of at most 16 KiB; a longer one is not sent. Called
+    /// every two seconds for each of them, on a task of the store: it must not wait. The first call counts.
+    pub fn report_by(&self, make: impl Fn() -> Bytes + Send + Sync + 'static) {
+        // A member has one program, which calls this when it starts.
+        let _ = self.0.reporter.set(Box::new(make));
     }
 
     /// The figures of this member now, for metrics. Looks up the bounds of the log on the disk.

@@ -44,7 +44,7 @@ pub(crate) mod tests;
 mod traces;
 mod trust;
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::storage::RaftLogStorage;
@@ -173,6 +173,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
             returning,
             warnings: Warnings::default(),
             contacts: Contacts::default(),
+            reporter: OnceLock::new(),
             space: SpaceWatch::new(options.space),
             counters: Counters::default(),
             options,

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft_rt::Instant;
@@ -61,6 +62,8 @@ pub struct MemberStatus {
     pub skew_ms: Option<i64>,
     /// Bytes that its store may still take. `None` when unknown, and on a disk without a bound.
     pub room: Option<u64>,
+    /// What the program of another member reports of itself ([`crate::member::Handle::report_by`]). `None` when unknown, and of this one.
+    pub report: Option<Bytes>,
 }
 
 /// The status of a member, and of its cluster as seen by that member.
@@ -126,11 +129,12 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 syncs: Some(self.log.times(now, SPAN)),
                 skew_ms: Some(0),
                 room: self.space.status(self.options.id()).room,
+                report: None,
             },
             false => self.contacts.of(id, now),
         };
         let members = membership.nodes().map(|(id, place)| {
-            let Seen { answers, age, applied, supported, syncs, skew_ms, room } = seen(*id);
+            let Seen { answers, age, applied, supported, syncs, skew_ms, room, report } = seen(*id);
             MemberStatus {
                 peer: place.peer(*id),
                 voter: membership.voter_ids().any(|voter| voter == *id),
@@ -143,6 +147,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
                 syncs,
                 skew_ms,
                 room,
+                report,
             }
         });
         Status {

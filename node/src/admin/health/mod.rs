@@ -50,6 +50,13 @@ pub(super) fn conditions(cluster: &Value) -> Vec<Condition> {
     certificates(&server, &cluster["certificates"], &mut found);
     webhooks(&server, &cluster["dead_webhooks"], &mut found);
     backups(&server, &cluster["backups"], &mut found);
+    // What the others told the server of themselves.
+    for member in cluster["members"].as_array().into_iter().flatten() {
+        let (name, report) = (text(&member["name"]), &member["report"]);
+        certificates(&name, &report["certificates"], &mut found);
+        webhooks(&name, &report["dead_webhooks"], &mut found);
+        backups(&name, &report["backups"], &mut found);
+    }
     if cluster["changing"] == true {
         let message = "a change of the members is under way".to_owned();
         let next = "it takes seconds; if it stays, start the member that is missing, or: orch cluster undo"

@@ -52,7 +52,15 @@ const BACKUP: &str =
     r#"[{"target": "directory", "failures": 2, "newest_s_ago": 7200, "reason": "no space left"}]"#;
 const BUCKET: &str = r#"[{"target": "s3", "failures": 2, "reason": "denied"}]"#;
 
-const TABLE: [Broken; 22] = [
+/// What another member told of itself.
+const REPORT: &str = r#"{"backups": [], "dead_webhooks": [],
+    "certificates": [{"use": "peer", "left_s": -90, "expires": "2026-01-01T00:00:00Z", "condition": "expired"}]}"#;
+const REPORT_OF_BACKUPS: &str = r#"{"backups": [{"target": "directory", "failures": 2, "newest_s_ago": 7200, "reason": "no space left"}]}"#;
+const REPORT_OF_WEBHOOKS: &str = r#"{"dead_webhooks": [{
+    "webhook": "w", "kind": "ValidatingWebhookConfiguration", "configuration": "p", "dead_s": 200, "refuses": true,
+    "reason": "connection refused", "remedy": "orch cluster bypass-webhook p"}]}"#;
+
+const TABLE: [Broken; 25] = [
     broken(&[("/members/1/state", "\"down\"")], (3, "MemberDown"), "b is down", "orch cluster remove b"),
     broken(
         &[("/members/1/state", "\"down\""), ("/members/2/state", "\"down\"")],
@@ -130,6 +138,19 @@ const TABLE: [Broken; 22] = [
         (3, "BackupFails"),
         "backups of a to its bucket fail (2 in a row), and there is none: denied",
         "--backup-s3",
+    ),
+    broken(&[("/members/1/report", REPORT)], (4, "Certificate"), "EXPIRED: peer of b", "orch certs renew"),
+    broken(
+        &[("/members/2/report", REPORT_OF_BACKUPS)],
+        (3, "BackupFails"),
+        "backups of c to its directory fail (2 in a row)",
+        "--backup-dir",
+    ),
+    broken(
+        &[("/members/2/report", REPORT_OF_WEBHOOKS)],
+        (4, "WebhookDead"),
+        "does not answer c",
+        "orch cluster bypass-webhook p",
     ),
 ];
 

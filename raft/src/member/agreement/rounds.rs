@@ -149,6 +149,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
             clock_ms: (self.options.clock)(),
             syncs: Some(times_to_wire(&self.log.times(R::Instant::now(), TOLD_SPAN))),
             room: self.space.status(self.options.id()).room,
+            report: self.report(),
         }
     }
 

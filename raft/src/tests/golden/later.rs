@@ -163,6 +163,7 @@ fn answered() -> Vec<Case> {
         clock_ms: 0,
         syncs: None,
         room: None,
+        report: Bytes::new(),
     };
     let identity = wire::IdentityResponse {
         identity: Some(wire::Identity { node: 8, ..Default::default() }),
