@@ -42,10 +42,10 @@ impl Sampling {
 
     /// Whether the trace `trace_id` is recorded. The choice depends on the trace's id alone: every process with this rate makes the same one.
     pub(crate) fn chooses(self, trace_id: u128) -> bool {
-        // The lower 63 bits, as other programs that sample by the id take them.
-        let low = u64::try_from(trace_id & u128::from(u64::MAX >> 1)).unwrap_or(u64::MAX);
+        // Of the lower 64 bits all but the last, as the libraries of OpenTelemetry take them: programs of one rate choose the same traces.
+        let low = trace_id >> 1 & u128::from(u64::MAX >> 1);
         let bound = u128::from(u64::MAX >> 1) * u128::from(self.per_million) / u128::from(MILLION);
-        self.per_million >= 1_000_000 || u128::from(low) < bound
+        self.per_million >= 1_000_000 || low < bound
     }
 }
 
@@ -105,8 +105,15 @@ mod tests {
 
     #[test]
     fn a_rate_records_its_share_of_evenly_spread_traces() {
-        let spread = (0..1000).map(|at| u128::from((u64::MAX >> 1) / 1000 * at));
+        let spread = (0..1000).map(|at| u128::from(u64::MAX / 1000 * at));
         let chosen = spread.filter(|trace| Sampling::per_million(250_000).chooses(*trace)).count();
         assert!((249..=251).contains(&chosen), "{chosen} of 1000");
+    }
+
+    #[test]
+    fn the_choice_is_that_of_other_programs_of_the_same_rate() {
+        let half = Sampling::per_million(500_000);
+        // The first has 0x3fff… of 0x7fff… in the bits that count, the second one more.
+        assert!(half.chooses(0x9_7fff_ffff_ffff_fffc) && !half.chooses(0x9_8000_0000_0000_0000));
     }
 }
