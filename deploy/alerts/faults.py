@@ -44,6 +44,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # Alerts that no fault here brings about, and why.
 NOT_MADE = {
     "OrchMembersDiffer": "needs a fault in memory or on disk that checksums do not see; simulations plant it",
+    "OrchClockSkew": "needs machines with clocks of their own",
     "OrchMemberLags": "needs ten thousand entries that a member does not take",
     "OrchLoopStuck": "needs a loop that works on one object for ten minutes",
     "OrchSchedulerStuck": "needs a scheduler that holds its lease and is stuck",

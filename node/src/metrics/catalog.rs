@@ -286,6 +286,7 @@ catalog! {
     Gauge Alpha "orch_consensus_index" POINT "Index of the last entry of the log that this member appended, knows committed, applied.";
     Gauge Alpha "orch_consensus_is_leader" NONE "Whether this member leads.";
     Counter Alpha "orch_consensus_leader_changes_total" NONE "Changes of the leader that this member has seen.";
+    Gauge Alpha "orch_consensus_member_clock_skew_seconds" MEMBER "Time by which the clock of the member is ahead of this one's, as far as an answer tells.";
     Gauge Alpha "orch_consensus_member_heard_seconds" MEMBER "Time since a member that answers heard this one.";
     Gauge Alpha "orch_consensus_member_lag_entries" MEMBER "Committed entries that the member had not applied when it was heard.";
     Gauge Alpha "orch_consensus_member_up" MEMBER "Whether the member answered the last question of this one.";

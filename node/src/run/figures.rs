@@ -93,6 +93,9 @@ impl Page<'_> {
             let values = members.iter().filter_map(|member| Some((member, value(member)?)));
             values.map(|(member, value)| (format!("member=\"{}\"", member.peer.name), value)).collect()
         };
+        #[expect(clippy::cast_precision_loss, reason = "a difference of so many milliseconds may be rounded")]
+        let skew = of(&|member| member.skew_ms.map(|ms| ms as f64 / 1000.0));
+        self.gauge("orch_consensus_member_clock_skew_seconds", skew);
         let heard = of(&|member| member.heard_ago.map(|ago| ago.as_secs_f64()));
         self.gauge("orch_consensus_member_heard_seconds", heard);
         let committed = status.committed;
