@@ -20,11 +20,12 @@ use serde_json::{Value, json};
 use super::{PATIENCE, Process, make_certificates};
 
 /// Metrics that the walk does not observe, and why.
-const NEVER: [(&str, &str); 13] = [
+const NEVER: [(&str, &str); 14] = [
     ("go_goroutines", "it is there under the brand of the reference"),
     ("orch_agreement_divergences_total", "a member alone has nobody to differ from"),
     ("orch_agreement_quarantined", "as above"),
     ("orch_consensus_leader_changes_total", "a member alone is the only leader"),
+    ("orch_consensus_member_clock_skew_seconds", "a member alone has no other clock"),
     ("orch_consensus_member_heard_seconds", "a member hears itself at once"),
     ("orch_disk_growth_refused", "the disk has room"),
     ("orch_disk_pressure", "as above"),
