@@ -47,7 +47,7 @@ pub use self::library::access_checks::{Check, Decision, Decisions, Question, Res
 pub use self::library::names::NamedFormat;
 pub use self::library::urls::Url;
 pub use self::parse::{NESTING_MAX, Parsed, parse};
-pub use self::pattern::{Pattern, PatternError, PatternLimits, letters_and_signs};
+pub use self::pattern::{MetPattern, Pattern, PatternError, PatternLimits, letters_and_signs};
 pub use self::program::{Ast, Program};
 pub use self::scope::{Libraries, ObjectTable, Objects, Scope};
 pub use self::types::Type;

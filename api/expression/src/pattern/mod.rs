@@ -9,6 +9,7 @@
 //! Invariant: a pattern's steps are charged before each stage of compiling it, and a pattern that would take more than
 //! [`PatternLimits::steps`] is not compiled.
 
+mod kept;
 mod letters;
 mod price;
 mod re2;
@@ -26,11 +27,15 @@ use crate::allowance::{Allowance, Charge, Exhausted};
 
 pub use self::letters::letters_and_signs;
 
+use self::kept::KeptStates;
+
 /// Bytes of an automaton that are looked at in one step, for each byte of the text: each state has some thirty and takes
 /// up to twenty nanoseconds.
 const AUTOMATON_BYTES_PER_STEP: u64 = 128;
 /// Steps of beginning to match, mostly allocations.
 const BEGIN_STEPS: u64 = 10;
+/// Bytes of an automaton from which on a pattern that meets many texts keeps its states.
+const KEPT_BYTES_MIN: usize = 16 << 10;
 /// Bytes of a pattern beside its automaton.
 const OWN_BYTES: usize = 1024;
 
@@ -71,6 +76,56 @@ pub struct Pattern {
     automaton: PikeVM,
     /// Bytes of its longest match; `None` if there is no bound.
     match_bytes_max: Option<usize>,
+}
+
+/// A compiled pattern that meets many texts, such as one of a schema.
+#[derive(Debug)]
+pub struct MetPattern {
+    pattern: Pattern,
+    /// Of a large pattern alone.
+    states: Option<KeptStates>,
+}
+
+impl MetPattern {
+    /// `pattern`, for many texts.
+    pub fn new(pattern: Pattern) -> MetPattern {
+        let automaton = pattern.automaton.get_nfa();
+        let is_large = automaton.memory_usage() >= KEPT_BYTES_MIN;
+        let states = if is_large { KeptStates::of(automaton) } else { None };
+        MetPattern { pattern, states }
+    }
+
+    /// Whether the pattern matches a part of `text`. `charge` is asked for the steps of what is about to be done, in parts. `None`: it
+    /// refused.
+    pub fn is_match(&self, text: &str, charge: &mut dyn FnMut(u64) -> bool) -> Option<bool> {
+        let of_byte = self.pattern.steps_of_byte();
+        if !charge(BEGIN_STEPS) {
+            return None;
+        }
+        if let Some(states) = &self.states {
+            let mut is_refused = false;
+            let mut ask = |steps: u64| {
+                let may = charge(steps);
+                is_refused |= !may;
+                may
+            };
+            match states.is_match(text, of_byte, &mut ask) {
+                Some(found) => return Some(found),
+                None if is_refused => return None,
+                // Its states cannot decide: it is simulated.
+                None => {}
+            }
+        }
+        // Its state is as large as the automaton: of a large one a thousand empty texts take as long as a long text.
+        let looks = u64::try_from(text.len()).unwrap_or(u64::MAX).saturating_add(1);
+        charge(of_byte.saturating_mul(looks)).then(|| self.pattern.is_match(text))
+    }
+
+    /// Bytes of memory that it holds, with the states that it may keep.
+    pub fn bytes(&self) -> usize {
+        let states = self.states.as_ref().map_or(0, KeptStates::bytes_max);
+        self.pattern.bytes().saturating_add(states)
+    }
 }
 
 /// The reason why a pattern cannot be used.

@@ -195,3 +195,81 @@ fn a_larger_pattern_takes_longer_for_each_byte() {
     assert!(steps("^a+$") < 20);
     assert!(steps("(?:a?){1000}@") > 250, "each of two thousand states takes some nanoseconds");
 }
+
+/// That of host names in the definitions of OpenShift's configuration: repeated classes of all letters and signs.
+const HOSTS: &str = r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}](([a-zA-Z0-9-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$|^(([a-z0-9][-a-z0-9]{0,61}[a-z0-9]|[a-z0-9]{1,63})[\.]){0,}([a-z0-9][-a-z0-9]{0,61}[a-z0-9]|[a-z0-9]{1,63})$";
+
+fn met(pattern: &str) -> MetPattern {
+    MetPattern::new(compiled_within(PatternLimits::SCHEMA, pattern).0.unwrap())
+}
+
+/// The answer, and the steps that were charged.
+fn charged(pattern: &MetPattern, text: &str) -> (bool, u64) {
+    let mut steps = 0;
+    let found = pattern.is_match(text, &mut |more| {
+        steps += more;
+        true
+    });
+    (found.unwrap(), steps)
+}
+
+#[test]
+fn texts_of_the_field_cost_a_large_pattern_little_once_its_states_are_there() {
+    let hosts = met(HOSTS);
+    assert!(hosts.states.is_some());
+    let simulated = steps(hosts.pattern.steps_of_byte(), 20);
+    let (is_match, first) = charged(&hosts, "route-1.example.com");
+    assert!(is_match && first <= simulated + 3 * hosts.pattern.steps_of_byte(), "{first} of {simulated}");
+    let all: u64 =
+        (2..=500).map(|at| charged(&hosts, &format!("route-{at}.example.com"))).map(|(_, steps)| steps).sum();
+    assert!(all < 100 * simulated, "{all} for 499 names, {simulated} for one by simulation");
+}
+
+#[test]
+fn states_that_are_kept_answer_as_the_simulation_does() {
+    for pattern in
+        [HOSTS, r"^(\pL{1,30})?$", r"\pL{40}|\d{3}", r"(?i)ä{1,400}$", r"\b\pL{30,60}\b", r"^$|\pS{60}"]
+    {
+        let met = met(pattern);
+        assert!(met.states.is_some(), "{pattern}");
+        for text in [
+            "",
+            "a",
+            "-",
+            "a.b",
+            "ä",
+            "äÄä",
+            "a-",
+            "123",
+            "a b",
+            "route-1.example.com",
+            "\u{1f600}",
+            "a\u{0}b",
+            "ä\u{301}.example",
+            &"a".repeat(64),
+            &"ä".repeat(64),
+            &"a.".repeat(40),
+            &"+".repeat(61),
+            &format!("x {} y", "b".repeat(31)),
+        ] {
+            for _ in 0..2 {
+                assert_eq!(charged(&met, text).0, met.pattern.is_match(text), "{pattern} {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_match_ends_where_its_steps_are_refused() {
+    let hosts = met(HOSTS);
+    for most in [0, BEGIN_STEPS, hosts.pattern.steps_of_byte() * 5] {
+        let mut left = most;
+        let mut charge = |steps: u64| {
+            let may = steps <= left;
+            left = left.saturating_sub(steps);
+            may
+        };
+        assert_eq!(hosts.is_match("route-1.example.com", &mut charge), None, "{most}");
+    }
+    assert!(charged(&hosts, "route-1.example.com").0, "its states are whole");
+}

@@ -11,8 +11,8 @@ mod selector;
 mod value;
 
 pub use orch_expression::{
-    Allowance, Budget, Charge, DeviceBounds, Exhausted, ObjectTable, Pattern, PatternError, PatternLimits,
-    Scope, Type, letters_and_signs,
+    Allowance, Budget, Charge, DeviceBounds, Exhausted, MetPattern, ObjectTable, Pattern, PatternError,
+    PatternLimits, Scope, Type, letters_and_signs,
 };
 use orch_expression::{Ast, Limits, Program, Val};
 

@@ -12,14 +12,12 @@ use orch_schema::budget::count_steps;
 use orch_schema::value::SmolStr;
 use parking_lot::Mutex;
 
-use crate::expression::{Allowance, Pattern, PatternError, PatternLimits};
+use crate::expression::{Allowance, MetPattern, Pattern, PatternError, PatternLimits};
 
 /// Bytes of compiled patterns in each of two generations. The 502 patterns of the corpus hold some 4 MB.
 const GENERATION_BYTES_MAX: usize = 4 << 20;
 /// Steps of compiling one pattern: more than any of [`PatternLimits::SCHEMA`] takes.
 const COMPILE_STEPS: u64 = 4_000_000;
-/// Steps of beginning to match, beside those of the automaton's state, which is made for each text.
-const BEGIN_STEPS: u64 = 10;
 /// Steps of a request's budget for each step of matching.
 const REQUEST_STEPS_PER_STEP: u64 = 3;
 
@@ -29,18 +27,12 @@ const REQUEST_STEPS_PER_STEP: u64 = 3;
 /// The pattern cannot be compiled.
 pub(super) fn matches(pattern: &SmolStr, text: &str) -> Result<bool, PatternError> {
     let compiled = compiled(pattern)?;
-    let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
-    // Its state is as large as the automaton: of a large one a thousand empty texts take as long as a long text.
-    let looks = bytes.saturating_add(1);
-    let steps = compiled.steps_of_byte().saturating_mul(looks).saturating_add(BEGIN_STEPS);
-    if !count_steps(steps.saturating_mul(REQUEST_STEPS_PER_STEP)) {
-        // The request was stopped: nothing that is found out now is answered or stored.
-        return Ok(false);
-    }
-    Ok(compiled.is_match(text))
+    let mut charge = |steps: u64| count_steps(steps.saturating_mul(REQUEST_STEPS_PER_STEP));
+    // Where the request was stopped, nothing that is found out now is answered or stored.
+    Ok(compiled.is_match(text, &mut charge).unwrap_or(false))
 }
 
-type Entry = Result<Arc<Pattern>, PatternError>;
+type Entry = Result<Arc<MetPattern>, PatternError>;
 
 #[derive(Default)]
 struct Kept {
@@ -80,7 +72,7 @@ fn compiled(pattern: &SmolStr) -> Entry {
             // The request was stopped, which says nothing about the pattern.
             return Err(PatternError::TooLarge);
         };
-        let entry = compiled.map(Arc::new);
+        let entry = compiled.map(|pattern| Arc::new(MetPattern::new(pattern)));
         KEPT.lock().keep(pattern, entry.clone());
         entry
     })
