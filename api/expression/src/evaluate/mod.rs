@@ -80,7 +80,7 @@ fn member<'v>(run: &mut Run<'v>, select: &'v Select) -> Outcome<'v> {
         Val::Map(map) => map.member(&select.field).ok_or_else(|| no_such_key(&select.field))?.checked(),
         Val::Optional(None) => Ok(Val::NONE),
         Val::Optional(Some(value)) => optional_of(&value, &select.field),
-        Val::List(_) => Err(no_index(&Val::text(&*select.field))),
+        Val::List(_) => Err(no_index(&Val::text(&*select.field), "")),
         // Other values have no members.
         _ => Err(no_such_key(&select.field)),
     }
@@ -98,7 +98,7 @@ fn optional_of<'v>(value: &Val<'v>, name: &str) -> Outcome<'v> {
             Some(value) => value.checked().map(Val::some),
             None => Ok(Val::NONE),
         },
-        Val::List(_) => Err(no_index(&Val::text(name))),
+        Val::List(_) => Err(no_index(&Val::text(name), "")),
         _ => Ok(Val::NONE),
     }
 }
@@ -118,7 +118,7 @@ fn has<'v>(run: &mut Run<'v>, select: &'v Select) -> Outcome<'v> {
 fn has_member<'v>(value: &Val<'v>, name: &str) -> Outcome<'v> {
     match value {
         Val::Map(map) => Ok(Val::Bool(map.has_member(name))),
-        Val::List(_) => Err(no_index(&Val::text(name))),
+        Val::List(_) => Err(no_index(&Val::text(name), "")),
         _ => Ok(Val::Bool(false)),
     }
 }
@@ -200,7 +200,7 @@ fn call<'v>(run: &mut Run<'v>, call: &'v Call) -> Outcome<'v> {
     }
     let result = match (call.code)(run, &arguments) {
         Ok(result) => result,
-        Err(failure) => return Err(named(call, &arguments, failure)),
+        Err(failure) => return Err(named(call, &arguments, failure, run.brand())),
     };
     let cost = cost::actual(call.price, &arguments, &result);
     run.charge(cost)?;
@@ -209,10 +209,10 @@ fn call<'v>(run: &mut Run<'v>, call: &'v Call) -> Outcome<'v> {
 
 /// The fault of a call whose arguments have other types than its function takes names them.
 #[cold]
-fn named(call: &Call, arguments: &[Val<'_>], failure: Failure) -> Failure {
+fn named(call: &Call, arguments: &[Val<'_>], failure: Failure, brand: &str) -> Failure {
     match &*failure {
         EvaluationError::NoSuchOverload(text) if text.is_empty() => {
-            let text = guards::mismatch(call.function, arguments);
+            let text = guards::mismatch(call.function, arguments, brand);
             Box::new(EvaluationError::NoSuchOverload(text))
         }
         _ => failure,
