@@ -14,6 +14,7 @@ mod addresses;
 mod amounts;
 mod calls;
 mod formats;
+mod lists;
 mod mismatch;
 mod names;
 mod numbers;
