@@ -120,7 +120,7 @@ expressions: setup ## Compare the evaluator of expressions with a slow one (CASE
 power: setup ## Lose power under the disk of a member (CRASHES=500); repeats a kind of run with SEED=17
 	$(CARGO) run --release --bin power -- --crashes $(CRASHES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-bench: build ## Measure a cluster started for it (NODES=1, WORKS=all), beside the reference's figures; by the thousand: WORKS=watch-idle|watch-storm|kubelets|definitions
+bench: build ## Measure a cluster started for it (NODES=1, WORKS=all), beside the reference's figures; by the thousand: WORKS=watch-idle|watch-storm|kubelets|definitions|policies
 	$(CARGO) run --quiet --release --bin bench -- $(WORKS) --start $(NODES) $(ARGS)
 
 bench-scheduler: setup ## Measure the scheduler without a server: planner, queue and memory; one shape with ARGS=affinity

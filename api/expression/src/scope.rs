@@ -50,8 +50,13 @@ pub struct Libraries {
     pub mutations: bool,
 }
 
-/// Variables with their types, in the order in which values are given.
-pub(crate) type Variables = Vec<(String, Type)>;
+/// What messages of an evaluation name: variables with their types, in the order in which values are given, and types.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Variables {
+    pub(crate) list: Vec<(String, Type)>,
+    /// Before the names of the server's own types; empty where there is none.
+    pub(crate) brand: &'static str,
+}
 
 /// Names that an expression may use.
 #[derive(Clone)]
@@ -59,8 +64,6 @@ pub struct Scope {
     variables: Arc<Variables>,
     objects: Arc<dyn Objects>,
     libraries: Libraries,
-    /// Before the names of the server's own types in messages.
-    brand: &'static str,
 }
 
 impl fmt::Debug for Scope {
@@ -75,7 +78,6 @@ impl Default for Scope {
             variables: Arc::default(),
             objects: Arc::new(ObjectTable::default()),
             libraries: Libraries::default(),
-            brand: "",
         }
     }
 }
@@ -84,7 +86,7 @@ impl Scope {
     /// The scope with one more variable. Values are given in the order in which variables were added.
     #[must_use]
     pub fn with_variable(mut self, name: &str, variable: Type) -> Scope {
-        Arc::make_mut(&mut self.variables).push((name.to_owned(), variable));
+        Arc::make_mut(&mut self.variables).list.push((name.to_owned(), variable));
         self
     }
 
@@ -105,7 +107,7 @@ impl Scope {
     /// types.
     #[must_use]
     pub fn with_brand(mut self, brand: &'static str) -> Scope {
-        self.brand = brand;
+        Arc::make_mut(&mut self.variables).brand = brand;
         self
     }
 
@@ -119,8 +121,8 @@ impl Scope {
     /// The place and the type of the variable `name`.
     pub(crate) fn variable(&self, name: &str) -> Option<(usize, &Type)> {
         // few: the variables of a place.
-        let at = self.variables.iter().position(|(known, _)| known == name)?;
-        Some((at, &self.variables[at].1))
+        let at = self.variables.list.iter().position(|(known, _)| known == name)?;
+        Some((at, &self.variables.list[at].1))
     }
 
     /// The variables in their order, without what stands behind their types.
@@ -138,7 +140,7 @@ impl Scope {
 
     /// `of` as messages write it.
     pub(crate) fn written<'a>(&self, of: &'a Type) -> Branded<'a> {
-        Branded(of, self.brand)
+        Branded(of, self.variables.brand)
     }
 
     /// The name that values of the type `of` have for it, as messages write it.

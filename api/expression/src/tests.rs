@@ -81,7 +81,13 @@ fn document() -> orch_schema::value::Value {
 }
 
 fn evaluate(source: &str) -> Result<String, String> {
+    evaluate_under("", source)
+}
+
+/// The value of `source` where types of the server have the brand `brand`.
+fn evaluate_under(brand: &'static str, source: &str) -> Result<String, String> {
     let scope = Scope::default()
+        .with_brand(brand)
         .with_libraries(Libraries { devices: true, ..Libraries::default() })
         .with_variable("self", Type::Dyn);
     let mut charge = Allowance::of(u64::MAX);
@@ -165,6 +171,7 @@ fn expressions_have_the_values_of_the_language() {
         "'%e'.format([2.71828]) == '2.718280\u{202f}\u{d7}\u{202f}10\u{2070}\u{2070}'",
         "'%.2e'.format([12345.6]) == '1.234560\u{202f}\u{d7}\u{202f}10\u{2070}\u{2074}'",
         "'%.2f'.format([-0.0]) == '0.00' && '%.0f'.format([2.5]) == '2' && '%.1f'.format([-1234567.25]) == '-1,234,567.2'",
+        "double('0x1p-2') == 0.25 && double('-0x_1.8p+1') == -3.0",
         "-(-3) == 3 && 7 / 2 == 3 && -7 / 2 == -3 && -7 % 2 == -1 && 1.0 / 0.0 > 1.0",
     ] {
         let value = evaluate(source);
@@ -213,6 +220,37 @@ fn calls_that_no_overload_takes_are_named_as_in_the_reference() {
 }
 
 #[test]
+fn types_of_the_server_are_named_with_the_brand() {
+    let mut wrong = Vec::new();
+    for (source, words) in [
+        ("'%s %s'.format([type(quantity('1')), type(semver('1.0.0'))])", "brand.Quantity brand.Semver"),
+        ("'%s %s'.format([type(url('/a')), type(ip('::1'))])", "brand.URL net.IP"),
+        ("'%s %s'.format([type(cidr('::1/8')), type(format.date())])", "net.CIDR brand.NamedFormat"),
+        ("type(quantity('1')) == type(quantity('2')) && dyn(type(url('/a'))) != type(ip('::1'))", "true"),
+        ("dyn(url('/a')).getHours()", "no such overload: getHours(brand.URL)"),
+        ("dyn(self.name).add(quantity('1'))", "no such overload: add(string, brand.Quantity)"),
+        ("dyn(url('/a')).flatten()", "no such overload: brand.URL.flatten()"),
+        ("[1][dyn(semver('1.0.0'))]", "unsupported index type 'brand.Semver' in list"),
+        ("optional.of([1])[?dyn(url('/a'))]", "unsupported index type 'brand.URL' in list"),
+        (
+            "'%d'.format([dyn(quantity('1'))])",
+            "error during formatting: decimal clause can only be used on integers, was given brand.Quantity",
+        ),
+        (
+            "'%s'.format([dyn([quantity('1')])])",
+            "error during formatting: no formatting function for brand.Quantity",
+        ),
+    ] {
+        let told = evaluate_under("brand", source);
+        let told = told.unwrap_or_else(|fault| fault);
+        if told != words {
+            wrong.push(format!("{source}: {told}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
 fn faults_of_evaluations_have_the_words_of_the_reference() {
     let mut wrong = Vec::new();
     for (source, words) in [
@@ -233,6 +271,13 @@ fn faults_of_evaluations_have_the_words_of_the_reference() {
         ("['a', 'a'].transformMapEntry(i, a, {a: i})", "insert failed: key a already exists"),
         ("'a'.matches('a' + '(')", "error parsing regexp: missing closing ): `a(`"),
         ("timestamp('2026-01-01T00:00:00Z').getHours('Mars/Base')", "unknown time zone Mars/Base"),
+        ("['a', 'b'].filter(k, {'c': 1}[k] == 1)", "no such key: b"),
+        ("['c', 'a', 'c'].filter(k, {'c': 1}[k] == 1)", "no such key: a"),
+        ("['a', 'b', 'c'].exists_one(k, {'c': 1}[k] == 1)", "no such key: b"),
+        ("['a', 'b'].map(k, {'c': 1}[k] == 1, k)", "no such key: b"),
+        ("['a', 'b'].map(k, k == 'a', {'c': 1}[k])", "no such key: a"),
+        ("['a', 'b'].map(k, {'c': 1}[k])", "no such key: a"),
+        ("['a', 'b'].all(k, {'c': 1}[k] == 1)", "no such key: a"),
         ("self.name && true", "no such overload"),
         ("self.name ? 1 : 2", "no such overload"),
         ("[1, 2].all(x, self.none)", "no such key: none"),
@@ -254,6 +299,7 @@ fn faults_of_evaluations_have_the_words_of_the_reference() {
         ("timestamp('9999-12-31T00:00:00Z') + duration('24h')", "timestamp overflow"),
         ("uint('+5')", "type conversion error from 'string' to 'uint'"),
         ("double('1e400')", "type conversion error from 'string' to 'double'"),
+        ("double('0x1')", "type conversion error from 'string' to 'double'"),
         ("'a'.find('a' + '(')", "Illegal regex: error parsing regexp: missing closing ): `a(`"),
         ("'a'.indexOf('b', -1)", "index out of range: -1"),
         ("[dyn('a'), self.replicas].join()", "join: invalid input: 3"),

@@ -79,6 +79,28 @@ fn definitions_come_into_force_and_their_kinds_are_used() {
 }
 
 #[test]
+fn policies_come_into_force_and_creates_pass_them() {
+    let of = figures(&[
+        "policies",
+        "--start",
+        "1",
+        "--policies",
+        "20",
+        "--unmatched",
+        "10",
+        "--validations",
+        "2",
+        "--creates",
+        "20",
+        "--settle",
+        "100ms",
+    ]);
+    assert_eq!((of("policies that match"), of("policies of another resource")), (20.0, 10.0));
+    assert!(of("CPU of a policy with its binding, written") > 0.0 && of("memory after") > 0.0);
+    assert!(of("create through policies that match and pass, p50") > 0.0);
+}
+
+#[test]
 fn kubelets_see_their_pods_and_renew_their_leases() {
     let of = figures(&[
         "kubelets",

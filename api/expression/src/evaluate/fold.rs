@@ -2,7 +2,7 @@
 
 use super::{Outcome, Run, evaluate, truth};
 use crate::error::fault;
-use crate::tree::Fold;
+use crate::tree::{Fold, Node};
 use crate::value::Val;
 
 /// Whether the loop goes on.
@@ -11,7 +11,8 @@ enum Round {
     End,
 }
 
-/// Evaluates a loop. A fault of a round is the accumulator until another round decides; it is that of the loop at its end.
+/// Evaluates a loop. A fault of a round is the accumulator until another round decides; it is that of the loop at its end. Filters are
+/// asked in each round, as in the reference: of several faults of theirs, the last one is told.
 #[inline(never)]
 pub(super) fn fold<'v>(run: &mut Run<'v>, one: &'v Fold) -> Outcome<'v> {
     let range = evaluate(run, &one.range)?;
@@ -62,10 +63,10 @@ fn round<'v>(
         return Ok(Round::End);
     }
     let next = evaluate(run, &one.step);
-    // Without a condition no further round can mend a fault.
+    // Without a condition no further round can mend a fault, and without a filter none brings another one.
     let is_last = match &next {
         Err(failure) if failure.is_final() => return Err(failure.clone()),
-        Err(_) => one.condition.is_none(),
+        Err(_) => one.condition.is_none() && !matches!(one.step, Node::Conditional(_)),
         Ok(_) => false,
     };
     run.slots[one.accumulator] = next;

@@ -79,14 +79,21 @@ impl Budget {
     }
 }
 
-/// Names of the variables of a program, for messages.
+/// Names in the messages of a program.
 pub(crate) trait VariableNames {
+    /// The variable at this place.
     fn name(&self, at: usize) -> &str;
+    /// Before the names of the server's own types.
+    fn brand(&self) -> &'static str;
 }
 
 impl VariableNames for crate::scope::Variables {
     fn name(&self, at: usize) -> &str {
-        self.get(at).map_or("", |(name, _)| name)
+        self.list.get(at).map_or("", |(name, _)| name)
+    }
+
+    fn brand(&self) -> &'static str {
+        self.brand
     }
 }
 
@@ -94,6 +101,10 @@ struct NoNames;
 
 impl VariableNames for NoNames {
     fn name(&self, _at: usize) -> &str {
+        ""
+    }
+
+    fn brand(&self) -> &'static str {
         ""
     }
 }
@@ -148,6 +159,11 @@ impl<'v> Run<'v> {
     /// A run for literals, while an expression is compiled.
     pub(crate) fn of_constant() -> Run<'static> {
         Run::new(&[], &NoNames, &[], 0, Limits::CALL)
+    }
+
+    /// Before the names of the server's own types in messages.
+    pub(crate) fn brand(&self) -> &'static str {
+        self.names.brand()
     }
 
     /// The cost so far.

@@ -6,6 +6,7 @@
 //! deepest tree that compiles fits into the stack of a thread.
 
 mod fold;
+mod grow;
 mod lazy;
 mod meter;
 
@@ -21,8 +22,8 @@ use crate::error::{EvaluationError, Failure, fault, no_overload};
 use crate::functions::{Code, guards};
 use crate::library::access::no_index;
 use crate::library::strings::{find_all_standing, find_standing};
-use crate::tree::{Append, Bind, Call, Entry, Find, Insert, Item, Matches, Node, Select, Wanted};
-use crate::value::{Key, MadeMap, Map, Val};
+use crate::tree::{Bind, Call, Entry, Find, Item, Matches, Node, Select, Wanted};
+use crate::value::{Key, MadeMap, Val};
 
 /// A value, or the fault for which there is none.
 pub(crate) type Outcome<'v> = Result<Val<'v>, Failure>;
@@ -50,9 +51,9 @@ pub(crate) fn evaluate<'v>(run: &mut Run<'v>, node: &'v Node) -> Outcome<'v> {
         Node::Object(object) => map(run, &object.members, Some(&object.name)),
         Node::Fold(one) => fold::fold(run, one),
         Node::Bind(one) => bind(run, one),
-        Node::Append(one) => append(run, one),
-        Node::Insert(one) => insert(run, one),
-        Node::Merge(one) => merge(run, one),
+        Node::Append(one) => grow::append(run, one),
+        Node::Insert(one) => grow::insert(run, one),
+        Node::Merge(one) => grow::merge(run, one),
     }
 }
 
@@ -80,7 +81,7 @@ fn member<'v>(run: &mut Run<'v>, select: &'v Select) -> Outcome<'v> {
         Val::Map(map) => map.member(&select.field).ok_or_else(|| no_such_key(&select.field))?.checked(),
         Val::Optional(None) => Ok(Val::NONE),
         Val::Optional(Some(value)) => optional_of(&value, &select.field),
-        Val::List(_) => Err(no_index(&Val::text(&*select.field))),
+        Val::List(_) => Err(no_index(&Val::text(&*select.field), "")),
         // Other values have no members.
         _ => Err(no_such_key(&select.field)),
     }
@@ -98,7 +99,7 @@ fn optional_of<'v>(value: &Val<'v>, name: &str) -> Outcome<'v> {
             Some(value) => value.checked().map(Val::some),
             None => Ok(Val::NONE),
         },
-        Val::List(_) => Err(no_index(&Val::text(name))),
+        Val::List(_) => Err(no_index(&Val::text(name), "")),
         _ => Ok(Val::NONE),
     }
 }
@@ -118,7 +119,7 @@ fn has<'v>(run: &mut Run<'v>, select: &'v Select) -> Outcome<'v> {
 fn has_member<'v>(value: &Val<'v>, name: &str) -> Outcome<'v> {
     match value {
         Val::Map(map) => Ok(Val::Bool(map.has_member(name))),
-        Val::List(_) => Err(no_index(&Val::text(name))),
+        Val::List(_) => Err(no_index(&Val::text(name), "")),
         _ => Ok(Val::Bool(false)),
     }
 }
@@ -200,7 +201,7 @@ fn call<'v>(run: &mut Run<'v>, call: &'v Call) -> Outcome<'v> {
     }
     let result = match (call.code)(run, &arguments) {
         Ok(result) => result,
-        Err(failure) => return Err(named(call, &arguments, failure)),
+        Err(failure) => return Err(named(call, &arguments, failure, run.brand())),
     };
     let cost = cost::actual(call.price, &arguments, &result);
     run.charge(cost)?;
@@ -209,10 +210,10 @@ fn call<'v>(run: &mut Run<'v>, call: &'v Call) -> Outcome<'v> {
 
 /// The fault of a call whose arguments have other types than its function takes names them.
 #[cold]
-fn named(call: &Call, arguments: &[Val<'_>], failure: Failure) -> Failure {
+fn named(call: &Call, arguments: &[Val<'_>], failure: Failure, brand: &str) -> Failure {
     match &*failure {
         EvaluationError::NoSuchOverload(text) if text.is_empty() => {
-            let text = guards::mismatch(call.function, arguments);
+            let text = guards::mismatch(call.function, arguments, brand);
             Box::new(EvaluationError::NoSuchOverload(text))
         }
         _ => failure,
@@ -333,63 +334,6 @@ fn bind<'v>(run: &mut Run<'v>, one: &'v Bind) -> Outcome<'v> {
     let result = evaluate(run, &one.result);
     run.slots[one.place] = Ok(Val::Null);
     result
-}
-
-/// `@result + [item]`: costs a name, a list of one, and a sum. A list of a literal is a literal, which costs nothing.
-#[inline(never)]
-fn append<'v>(run: &mut Run<'v>, one: &'v Append) -> Outcome<'v> {
-    let item = evaluate(run, &one.item)?;
-    let list = if matches!(one.item, Node::Constant(_)) { 0 } else { cost::LIST };
-    run.charge(2 + list)?;
-    run.make_values(2)?;
-    match std::mem::replace(&mut run.slots[one.accumulator], Ok(Val::Null))? {
-        Val::List(list) => {
-            let mut items = list.into_items();
-            items.push(item);
-            Ok(Val::list(items))
-        }
-        _ => Err(no_overload()),
-    }
-}
-
-/// Values that count for an entry of a map: key, value, and its place.
-const ENTRY_VALUES: usize = 4;
-
-#[inline(never)]
-fn insert<'v>(run: &mut Run<'v>, one: &'v Insert) -> Outcome<'v> {
-    let key = evaluate(run, &one.key)?;
-    let value = evaluate(run, &one.value)?;
-    run.charge(2)?;
-    let key = Key::of(&key).ok_or_else(|| fault("unsupported key type"))?;
-    grow(run, one.accumulator, [(key, value)])
-}
-
-#[inline(never)]
-fn merge<'v>(run: &mut Run<'v>, one: &'v Append) -> Outcome<'v> {
-    let Val::Map(entries) = evaluate(run, &one.item)? else { return Err(no_overload()) };
-    run.charge(2)?;
-    let entries: Option<Vec<_>> =
-        entries.iter().map(|(key, value)| Key::of(&key).map(|key| (key, value))).collect();
-    grow(run, one.accumulator, entries.ok_or_else(|| fault("unsupported key type"))?)
-}
-
-/// The map in the slot `accumulator` with these entries.
-fn grow<'v>(
-    run: &mut Run<'v>,
-    accumulator: usize,
-    entries: impl IntoIterator<Item = (Key<'v>, Val<'v>)>,
-) -> Outcome<'v> {
-    let mut made = match std::mem::replace(&mut run.slots[accumulator], Ok(Val::Null))? {
-        Val::Map(Map::Made(map)) => std::sync::Arc::unwrap_or_clone(map),
-        _ => return Err(no_overload()),
-    };
-    for (key, value) in entries {
-        run.make_values(ENTRY_VALUES)?;
-        if let Err(key) = made.insert(key, value) {
-            return Err(fault(format!("insert failed: key {} already exists", key.value())));
-        }
-    }
-    Ok(Val::map(made))
 }
 
 /// What `code` makes of the literal `value`, if it has a value for it.

@@ -8,10 +8,12 @@ use crate::types::Type;
 use crate::value::Val;
 
 /// The text behind `no such overload` where the call of `function` has no value for these arguments; empty where the arguments have
-/// the types of an overload, and their content is at fault.
-pub(crate) fn mismatch(function: &Function, arguments: &[Val<'_>]) -> String {
+/// the types of an overload, and their content is at fault. `brand` stands before the names of the server's own types.
+pub(crate) fn mismatch(function: &Function, arguments: &[Val<'_>], brand: &str) -> String {
     let name = function.name;
-    let kinds = |arguments: &[Val<'_>]| arguments.iter().map(Val::type_name).collect::<Vec<_>>().join(", ");
+    let kinds = |arguments: &[Val<'_>]| {
+        arguments.iter().map(|value| value.branded_type(brand)).collect::<Vec<_>>().join(", ")
+    };
     let Some((first, rest)) = arguments.split_first() else { return String::new() };
     if let Some(has) = operator(name, first) {
         // These types answer for themselves.
@@ -19,7 +21,7 @@ pub(crate) fn mismatch(function: &Function, arguments: &[Val<'_>]) -> String {
         return if has || answers { String::new() } else { format!(": {name}") };
     }
     if name == "flatten" {
-        return format!(": {}.flatten({})", first.type_name(), kinds(rest));
+        return format!(": {}.flatten({})", first.branded_type(brand), kinds(rest));
     }
     let fits = |overload: &super::Overload| {
         let pairs = || overload.parameters.iter().zip(arguments);

@@ -1,5 +1,8 @@
 //! Conversions between types.
 
+use std::borrow::Cow;
+
+use super::doubles::{of_double, parse_double};
 use crate::error::{fault, no_overload};
 use crate::evaluate::{Outcome, Run};
 use crate::library::{network, times};
@@ -14,9 +17,12 @@ pub(crate) fn same<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v>
     arguments.first().cloned().ok_or_else(no_overload)
 }
 
-pub(crate) fn type_of<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
+pub(crate) fn type_of<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
     let value = arguments.first().ok_or_else(no_overload)?;
-    Ok(Val::Type(Text::Borrowed(value.type_name())))
+    Ok(Val::Type(match value.branded_type(run.brand()) {
+        Cow::Borrowed(name) => Text::Borrowed(name),
+        Cow::Owned(name) => Text::from(name),
+    }))
 }
 
 pub(crate) fn to_bool<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
@@ -119,77 +125,5 @@ pub(crate) fn to_string<'v>(run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome
             text.map(Val::text).map_err(|_| fault(NO_TEXT))
         }
         _ => Err(no_overload()),
-    }
-}
-
-/// The number that `text` is: as Rust reads it, but for numbers that no double holds, a sign before `nan`, and lines between digits.
-fn parse_double(text: &str) -> Option<f64> {
-    let unsigned = text.trim_start_matches(['+', '-']);
-    if unsigned.len() < text.len() && unsigned.eq_ignore_ascii_case("nan") {
-        return None;
-    }
-    let bytes = text.as_bytes();
-    let is_between_digits = |(at, _): (usize, &str)| {
-        let digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
-        digit(at.checked_sub(1)) && digit(Some(at + 1))
-    };
-    if !text.match_indices('_').all(is_between_digits) {
-        return None;
-    }
-    let number: f64 = text.replace('_', "").parse().ok()?;
-    let is_named = unsigned.starts_with(['i', 'I']);
-    (number.is_finite() || number.is_nan() || is_named).then_some(number)
-}
-
-/// The shortest text that is read as this number; with an exponent where it is below -4 or above 5.
-pub(crate) fn of_double(number: f64) -> String {
-    if number.is_nan() {
-        return "NaN".to_owned();
-    }
-    if number.is_infinite() {
-        return if number > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
-    }
-    let scientific = format!("{number:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if (-4..6).contains(&exponent) || number == 0.0 {
-        return number.to_string();
-    }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn doubles_are_written_as_in_the_reference() {
-        for (number, text) in [
-            (0.0, "0"),
-            (-0.0, "-0"),
-            (0.0001, "0.0001"),
-            (0.00001, "1e-05"),
-            (123_456.5, "123456.5"),
-            (1_000_000.0, "1e+06"),
-            (123_456_789.0, "1.23456789e+08"),
-            (1e100, "1e+100"),
-            (f64::NEG_INFINITY, "-Inf"),
-        ] {
-            assert_eq!(of_double(number), text);
-        }
-    }
-
-    #[test]
-    fn doubles_are_read_as_in_the_reference() {
-        for text in ["1e400", "-1e400", "+nan", "1_", "_1", "1__0", "1_.0", "", "1e"] {
-            assert_eq!(parse_double(text), None, "{text}");
-        }
-        for (text, number) in
-            [("1_000.5", 1000.5), ("-Inf", f64::NEG_INFINITY), ("+1e3", 1000.0), (".5", 0.5)]
-        {
-            assert_eq!(parse_double(text), Some(number), "{text}");
-        }
-        assert!(parse_double("NaN").is_some_and(f64::is_nan));
     }
 }

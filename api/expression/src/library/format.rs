@@ -5,7 +5,8 @@ use std::fmt::Write;
 use orch_schema::excerpt::quoted;
 
 use super::clauses::{Clause, Clauses, Piece};
-use super::conversions::{NO_TEXT, of_double};
+use super::conversions::NO_TEXT;
+use super::doubles::of_double;
 use super::strings;
 use super::times::{text_of_duration, text_of_timestamp};
 use crate::error::{Failure, fault, no_overload};
@@ -63,8 +64,8 @@ pub(crate) fn taken(letter: char) -> &'static str {
     }
 }
 
-fn refused(letter: char, value: &Val<'_>) -> Failure {
-    failed(&format!("{}, was given {}", taken(letter), value.type_name()))
+fn refused(run: &Run<'_>, letter: char, value: &Val<'_>) -> Failure {
+    failed(&format!("{}, was given {}", taken(letter), value.branded_type(run.brand())))
 }
 
 /// The text of one clause.
@@ -73,10 +74,10 @@ fn written(run: &mut Run<'_>, clause: Clause, value: &Val<'_>) -> Result<String,
         'd' => match value {
             Val::Int(number) => Ok(number.to_string()),
             Val::Uint(number) => Ok(number.to_string()),
-            other => Err(refused('d', other)),
+            other => Err(refused(run, 'd', other)),
         },
         letter @ ('f' | 'e') => {
-            let number = double(value).ok_or_else(|| refused(letter, value))?;
+            let number = double(value).ok_or_else(|| refused(run, letter, value))?;
             Ok(match special(number) {
                 Some(text) => text.to_owned(),
                 None if letter == 'f' => fixed(number, clause.places.unwrap_or(PLACES)),
@@ -87,12 +88,12 @@ fn written(run: &mut Run<'_>, clause: Clause, value: &Val<'_>) -> Result<String,
             Val::Bool(truth) => Ok(u8::from(*truth).to_string()),
             Val::Int(number) => Ok(signed(*number, format!("{:b}", number.unsigned_abs()))),
             Val::Uint(number) => Ok(format!("{number:b}")),
-            other => Err(refused('b', other)),
+            other => Err(refused(run, 'b', other)),
         },
         'o' => match value {
             Val::Int(number) => Ok(signed(*number, format!("{:o}", number.unsigned_abs()))),
             Val::Uint(number) => Ok(format!("{number:o}")),
-            other => Err(refused('o', other)),
+            other => Err(refused(run, 'o', other)),
         },
         'x' => hexadecimal(run, value),
         'X' => Ok(hexadecimal(run, value)?.to_ascii_uppercase()),
@@ -187,7 +188,7 @@ fn hexadecimal(run: &mut Run<'_>, value: &Val<'_>) -> Result<String, Failure> {
         Val::Uint(number) => return Ok(format!("{number:x}")),
         Val::Text(text) => text.as_bytes(),
         Val::Bytes(bytes) => bytes,
-        other => return Err(refused('x', other)),
+        other => return Err(refused(run, 'x', other)),
     };
     run.make_bytes(bytes.len().saturating_mul(2))?;
     let mut out = String::with_capacity(bytes.len() * 2);
@@ -252,9 +253,9 @@ fn plain(run: &mut Run<'_>, out: &mut String, value: &Val<'_>, is_inside: bool) 
         }
         Val::Map(map) => plain_map(run, out, map)?,
         other if is_inside => {
-            return Err(failed(&format!("no formatting function for {}", other.type_name())));
+            return Err(failed(&format!("no formatting function for {}", other.branded_type(run.brand()))));
         }
-        other => return Err(refused('s', other)),
+        other => return Err(refused(run, 's', other)),
     }
     Ok(())
 }

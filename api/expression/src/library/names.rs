@@ -5,7 +5,7 @@
 use orch_schema::{NameRule, names};
 use time::{Date, Month};
 
-use super::urls::Url;
+use super::locators::Url;
 use crate::error::no_overload;
 use crate::evaluate::{Outcome, Run};
 use crate::value::Val;

@@ -175,8 +175,8 @@ fn link(text: &str) -> Result<Link, String> {
     if text.is_empty() {
         return refused("empty url");
     }
+    let shown = rest.find('?').map(|at| rest[at..].to_owned()).unwrap_or_default();
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let shown = if query.is_empty() { String::new() } else { format!("?{query}") };
     if !rest.starts_with('/') {
         if scheme.is_empty() {
             return refused("invalid URI for request");
@@ -185,7 +185,9 @@ fn link(text: &str) -> Result<Link, String> {
         return Ok(Link { scheme, host: String::new(), path: String::new(), query: query.to_owned(), text });
     }
     let (authority, path) = match rest.strip_prefix("//") {
-        Some(rest) if !scheme.is_empty() => rest.split_at(rest.find('/').unwrap_or(rest.len())),
+        Some(rest) if !scheme.is_empty() || !rest.starts_with('/') => {
+            rest.split_at(rest.find('/').unwrap_or(rest.len()))
+        }
         _ => ("", rest),
     };
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host).to_owned();
@@ -198,7 +200,8 @@ fn link(text: &str) -> Result<Link, String> {
     }
     let path = path.replace(' ', "%20").replace('é', "%C3%A9");
     let scheme_and_host = match (scheme.as_str(), authority) {
-        ("", _) => String::new(),
+        ("", "") => String::new(),
+        ("", authority) => format!("//{authority}"),
         (scheme, "") => format!("{scheme}:"),
         (scheme, authority) => format!("{scheme}://{authority}"),
     };

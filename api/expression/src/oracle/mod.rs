@@ -8,17 +8,20 @@
 //! documents are made from bytes ([`shape`], [`write`], [`write_lists`], [`write_server`], [`write_more`], [`words`]), so that a failing
 //! case is made smaller byte by byte. Both evaluators have to agree
 //! on the value, on the cost of what met no fault, and on the text of a single fault; where several faults meet, the language
-//! leaves open which one is told. The estimate has to be no lower than the cost.
+//! leaves open which one is told. The estimate has to be no lower than the cost. Conditions of policies with their variables are made and
+//! judged in the same way ([`policy`]).
 
 mod addresses;
 mod amounts;
 mod calls;
 mod formats;
+mod lists;
 mod mismatch;
 mod names;
 mod numbers;
 mod patterns;
 mod plain;
+mod policy;
 mod rights;
 mod shape;
 mod times;
@@ -34,7 +37,7 @@ use proptest::prelude::*;
 use self::plain::Plain;
 use self::rights::{Authorizer, UNDECIDED};
 use self::shape::{Bytes, PREFIX, Shape, ShapeSizes};
-use self::walk::Walk;
+use self::walk::{Told, Walk};
 use self::write::Writer;
 use crate::environments::{OldSelf, rule_scope};
 use crate::library::access_checks::AUTHORIZER;
@@ -81,18 +84,34 @@ fn judge(case: &Case) -> Result<bool, String> {
     let mut charge = Allowance::of(u64::MAX);
     let ast = Ast::check(&case.source, &scope, &mut charge).map_err(|_| "no steps are left")?;
     let Ok(ast) = ast else { return Ok(false) };
-    let estimate = ast.estimate(&ShapeSizes(&case.shape));
-    let mut walk = Walk::over(Plain::of(&case.document, &case.shape));
+    let estimate = ast.estimate(&ShapeSizes(vec![("self", &case.shape)]));
+    let mut walk = Walk::over(vec![("self", Plain::of(&case.document, &case.shape))]);
     let expected = walk.value(ast.expression());
     let program = ast.program(PatternLimits::STANDING, &mut charge).map_err(|_| "no steps are left")?;
     let variables = [Some(declared.read(&case.document)), None, Some(Val::authorizer(&Authorizer))];
     let mut budget = Budget::UNBOUNDED;
     let found = program.evaluate(&variables, Limits::CALL, &mut budget);
     let cost = u64::MAX - budget.left();
-    match (&found, &expected) {
+    if compare(&found, &expected, cost, &walk)? && has_estimate(&case.source) && estimate.max < cost {
+        return Err(format!("costs {cost}, estimated as {estimate:?}"));
+    }
+    Ok(true)
+}
+
+/// Whether the evaluation met no fault and has a cost that counts.
+fn compare(
+    found: &Result<Val<'_>, EvaluationError>,
+    expected: &Told,
+    cost: u64,
+    walk: &Walk<'_>,
+) -> Result<bool, String> {
+    match (found, expected) {
         // Both meters end an evaluation; the slow one has none.
-        (Err(EvaluationError::Cost), _) => return Ok(true),
-        (Err(EvaluationError::Undecided(_)), Err(expected)) if expected == UNDECIDED => return Ok(true),
+        (Err(EvaluationError::Cost), _) => return Ok(false),
+        (Err(EvaluationError::Other(text)), _) if text.ends_with(&EvaluationError::Cost.to_string()) => {
+            return Ok(false);
+        }
+        (Err(EvaluationError::Undecided(_)), Err(expected)) if expected == UNDECIDED => return Ok(false),
         (Err(EvaluationError::Undecided(_)), _) => return Err(format!("undecided, expected {expected:?}")),
         (_, Err(expected)) if expected == UNDECIDED => {
             return Err(format!("found {found:?}, expected a question"));
@@ -104,11 +123,12 @@ fn judge(case: &Case) -> Result<bool, String> {
     if walk.faults == 0 && cost != walk.cost {
         return Err(format!("costs {cost}, expected {}", walk.cost));
     }
-    let has_estimate = !ESTIMATED_OTHERWISE.iter().any(|name| case.source.contains(name));
-    if has_estimate && walk.faults == 0 && estimate.max < cost {
-        return Err(format!("costs {cost}, estimated as {estimate:?}"));
-    }
-    Ok(true)
+    Ok(walk.faults == 0)
+}
+
+/// Whether the estimate of `source` is that of its cost.
+fn has_estimate(source: &str) -> bool {
+    !ESTIMATED_OTHERWISE.iter().any(|name| source.contains(name))
 }
 
 proptest! {

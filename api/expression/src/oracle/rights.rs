@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::calls::{Called, tenths};
 use super::plain::Plain;
-use crate::{Decision, Decisions, Question, Target};
+use crate::{Decision, Decisions, Question, ResourceTarget, Target};
 
 /// The fault of a question that has no answer yet. Nothing forgives it.
 pub(super) const UNDECIDED: &str = "undecided";
@@ -55,6 +55,23 @@ impl Decisions for Authorizer {
 /// The question that nothing was named for yet.
 pub(super) fn start() -> Plain {
     Plain::Check("authorizer", vec![String::new()])
+}
+
+/// Group, resource, subresource, namespace and name of the request of a policy.
+const REQUEST: [&str; 5] = ["apps", "deployments", "", "n", "o"];
+
+/// The question about the resource of the request.
+pub(super) fn of_request() -> Plain {
+    let mut named = vec![String::new()];
+    named.extend(REQUEST.map(str::to_owned));
+    named.resize(8, String::new());
+    Plain::Check("resource", named)
+}
+
+/// The same for the fast evaluator.
+pub(super) fn target_of_request() -> ResourceTarget {
+    let [group, resource, subresource, namespace, name] = REQUEST.map(Arc::from);
+    ResourceTarget { group, resource, subresource, namespace, name, ..ResourceTarget::default() }
 }
 
 /// A label, or labels between dots.

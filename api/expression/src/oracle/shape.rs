@@ -241,34 +241,25 @@ impl Shape {
         }
     }
 
-    /// The shape of values that are not null.
-    pub(super) fn bare(&self) -> &Shape {
-        if let Shape::Nullable(inner) = self { inner } else { self }
-    }
-
-    /// Whether values of both shapes have one type.
-    pub(super) fn is_like(&self, other: &Shape) -> bool {
-        match (self.bare(), other.bare()) {
-            (Shape::List(_, one) | Shape::Set(_, one), Shape::List(_, other) | Shape::Set(_, other))
-            | (Shape::Map(_, one), Shape::Map(_, other)) => one.is_like(other),
-            (Shape::Object(one), Shape::Object(other)) => Rc::ptr_eq(one, other),
-            (one, other) => std::mem::discriminant(one) == std::mem::discriminant(other),
+    /// The shape that values have where no schema says more than their JSON does.
+    pub(super) fn untyped(&self) -> Shape {
+        match self {
+            Shape::Duration | Shape::Time | Shape::Bytes(_) | Shape::Either => Shape::Text(4),
+            Shape::List(most, item) => Shape::List(*most, Box::new(item.untyped())),
+            Shape::Set(most, item) => Shape::List(*most, Box::new(item.untyped())),
+            Shape::Map(most, value) => Shape::Map(*most, Box::new(value.untyped())),
+            Shape::Nullable(inner) => inner.untyped(),
+            Shape::Object(members) => {
+                Shape::Object(members.iter().map(|(name, shape)| (*name, shape.untyped())).collect())
+            }
+            other => other.clone(),
         }
     }
-}
 
-/// The true sizes of documents. The reference gives numbers, truth values and keys behind a path no size at all, so that the
-/// estimate of a comparison of two of them is lower than its cost: that is the sizes' doing, and not looked for here.
-pub(super) struct ShapeSizes<'s>(pub(super) &'s Shape);
-
-impl Sizes for ShapeSizes<'_> {
+    /// The size of the value behind `path` in one of this shape.
     fn size(&self, path: &[&str]) -> Option<Range> {
-        let (first, rest) = path.split_first()?;
-        if *first != "self" {
-            return None;
-        }
-        let mut shape = self.0;
-        for step in rest {
+        let mut shape = self;
+        for step in path {
             shape = match (shape.bare(), *step) {
                 (Shape::List(_, item) | Shape::Set(_, item), "@items") => item,
                 (Shape::Map(_, value), "@values") => value,
@@ -287,5 +278,31 @@ impl Sizes for ShapeSizes<'_> {
             Shape::Either => Range::new(0, 4),
             _ => Range::exactly(1),
         })
+    }
+
+    /// The shape of values that are not null.
+    pub(super) fn bare(&self) -> &Shape {
+        if let Shape::Nullable(inner) = self { inner } else { self }
+    }
+
+    /// Whether values of both shapes have one type.
+    pub(super) fn is_like(&self, other: &Shape) -> bool {
+        match (self.bare(), other.bare()) {
+            (Shape::List(_, one) | Shape::Set(_, one), Shape::List(_, other) | Shape::Set(_, other))
+            | (Shape::Map(_, one), Shape::Map(_, other)) => one.is_like(other),
+            (Shape::Object(one), Shape::Object(other)) => Rc::ptr_eq(one, other),
+            (one, other) => std::mem::discriminant(one) == std::mem::discriminant(other),
+        }
+    }
+}
+
+/// The true sizes of documents, by the names of their variables. The reference gives numbers, truth values and keys behind a path no size
+/// at all, so that the estimate of a comparison of two of them is lower than its cost: that is the sizes' doing, and not looked for here.
+pub(super) struct ShapeSizes<'s>(pub(super) Vec<(&'s str, &'s Shape)>);
+
+impl Sizes for ShapeSizes<'_> {
+    fn size(&self, path: &[&str]) -> Option<Range> {
+        let (first, rest) = path.split_first()?;
+        self.0.iter().find(|(name, _)| name == first)?.1.size(rest)
     }
 }

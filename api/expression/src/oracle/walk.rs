@@ -21,20 +21,47 @@ const TYPES: [&str; 4] = ["int", "list", "null_type", "string"];
 /// Names before those of functions.
 const FAMILIES: [&str; 6] = ["format", "ip", "lists", "optional", "sets", "strings"];
 
-pub(super) struct Walk {
+pub(super) struct Walk<'e> {
     pub(super) cost: u64,
     /// Faults that were met, also those that something forgave.
     pub(super) faults: usize,
+    /// Variables: those that are given come first, those of loops and bindings behind them.
     names: Vec<(String, Told)>,
+    /// Number of those that are given.
+    given: usize,
+    variables: Vec<Variable<'e>>,
     /// A question has no answer yet, which nothing forgives.
     has_ended: bool,
 }
 
-impl Walk {
-    /// A walk with `own` as the variable `self`, and `authorizer`.
-    pub(super) fn over(own: Plain) -> Walk {
-        let names = vec![("self".to_owned(), Ok(own)), ("authorizer".to_owned(), Ok(rights::start()))];
-        Walk { cost: 0, faults: 0, names, has_ended: false }
+/// A variable of a policy, `variables.name`.
+struct Variable<'e> {
+    name: &'e str,
+    expression: &'e IdedExpr,
+    /// What it is, once it was read.
+    told: Option<Told>,
+}
+
+impl<'e> Walk<'e> {
+    /// A walk with these variables, and `authorizer`.
+    pub(super) fn over(given: Vec<(&str, Plain)>) -> Walk<'e> {
+        let mut names: Vec<(String, Told)> =
+            given.into_iter().map(|(name, value)| (name.to_owned(), Ok(value))).collect();
+        names.push(("authorizer".to_owned(), Ok(rights::start())));
+        Walk { cost: 0, faults: 0, given: names.len(), names, variables: Vec::new(), has_ended: false }
+    }
+
+    /// The walk with the variables of a policy.
+    pub(super) fn with_variables(mut self, variables: &[(&'e str, &'e IdedExpr)]) -> Walk<'e> {
+        let variable =
+            |(name, expression): &(&'e str, &'e IdedExpr)| Variable { name, expression, told: None };
+        self.variables = variables.iter().map(variable).collect();
+        self
+    }
+
+    /// The value of the variable `name` of a policy, if it was read and has one.
+    pub(super) fn read(&self, name: &str) -> Option<&Plain> {
+        self.variables.iter().find(|own| own.name == name)?.told.as_ref()?.as_ref().ok()
     }
 
     pub(super) fn value(&mut self, node: &IdedExpr) -> Told {
@@ -96,7 +123,40 @@ impl Walk {
         Err(text)
     }
 
+    /// The value of a variable of a policy: it is evaluated where it is first read, and sees no variable of the loops there.
+    fn variable(&mut self, name: &str) -> Told {
+        self.cost += 2;
+        let at = self.variables.iter().position(|own| own.name == name);
+        let at = at.unwrap_or_else(|| panic!("no policy here has {name}"));
+        if let Some(told) = self.variables[at].told.clone() {
+            self.faults += usize::from(told.is_err());
+            return told;
+        }
+        let given = self.names[..self.given].to_vec();
+        let around = std::mem::replace(&mut self.names, given);
+        let told = self.value(self.variables[at].expression);
+        self.names = around;
+        if self.has_ended {
+            return told;
+        }
+        let told = told.map_err(|text| format!("composited variable {name:?} fails to evaluate: {text}"));
+        self.variables[at].told = Some(told.clone());
+        told
+    }
+
     fn select(&mut self, select: &SelectExpr) -> Told {
+        match &select.operand.expr {
+            Expr::Ident(name) if name == "variables" && select.test => {
+                self.cost += 1;
+                return Ok(Plain::Bool(true));
+            }
+            Expr::Ident(name) if name == "variables" => return self.variable(&select.field),
+            Expr::Ident(name) if name == "authorizer" && select.field == "requestResource" => {
+                self.cost += 1;
+                return Ok(rights::of_request());
+            }
+            _ => {}
+        }
         let operand = self.value(&select.operand)?;
         let key = Plain::Text(select.field.clone());
         if operand.items().is_some() {

@@ -163,6 +163,9 @@ pub(super) const LINKS: Words = Words {
         "http://h?x=1;2&y=%20",
         "https://h",
         "a:/b",
+        "//h:1/p",
+        "///p",
+        "http://h/?",
     ],
     bad: &["", "rel/path", "://x", "https://h:p/", "https://[::1/"],
 };

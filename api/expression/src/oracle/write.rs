@@ -3,17 +3,19 @@
 use super::shape::{Bytes, Shape};
 
 /// Levels of calls inside of calls.
-const LEVELS: usize = 4;
+pub(super) const LEVELS: usize = 4;
 
 pub(super) struct Writer<'w, 'b> {
     pub(super) bytes: &'w mut Bytes<'b>,
     /// Variables by name, the newest last.
     pub(super) names: Vec<(String, Shape)>,
+    /// Whether there is a request with a resource.
+    pub(super) has_request: bool,
 }
 
 impl<'w, 'b> Writer<'w, 'b> {
     pub(super) fn over(shape: &Shape, bytes: &'w mut Bytes<'b>) -> Writer<'w, 'b> {
-        Writer { bytes, names: vec![("self".to_owned(), shape.clone())] }
+        Writer { bytes, names: vec![("self".to_owned(), shape.clone())], has_request: false }
     }
 
     /// An expression with a truth value.

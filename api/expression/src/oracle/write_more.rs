@@ -99,6 +99,7 @@ impl Writer<'_, '_> {
         let target = match self.bytes.below(4) {
             0 => format!("path({})", self.text(levels)),
             1 => format!("serviceAccount('{}', 'x').path('/a')", self.bytes.one_of(&["a", "A", ""])),
+            2 if self.has_request => "requestResource".to_owned(),
             _ => {
                 let steps = [
                     "subresource('s')",

@@ -2,6 +2,8 @@
 //!
 //! Owns the reference's grammar of the latter: each number stands before a unit, and what is between such pairs does not count.
 
+use orch_schema::excerpt::{part, quoted};
+
 use crate::library::times;
 
 /// Nanoseconds of units, by names: each stands for itself, and the last one of a line for longer words that begin with it.
@@ -18,10 +20,27 @@ const UNITS: [(i64, &[&str]); 8] = [
 
 /// The nanoseconds of a duration's text; `None` if it is none. Sums beyond 64 bits wrap, as in the reference.
 pub fn parse_duration(text: &str) -> Option<i64> {
-    times::parse_duration(text).or_else(|| of_words(text))
+    times::parse_duration(text).or_else(|| of_words(text).ok())
 }
 
-fn of_words(text: &str) -> Option<i64> {
+/// Why `text`, which is no duration, is none.
+pub(super) fn duration_refusal(text: &str) -> String {
+    match of_words(text) {
+        Err(NoWords::Beyond(number)) => {
+            format!("strconv.Atoi: parsing {}: value out of range", quoted(number))
+        }
+        _ => format!("unable to parse {} as duration", part(text)),
+    }
+}
+
+/// Why a text has no pair of a number and a unit.
+enum NoWords<'t> {
+    None,
+    /// This number has more than 64 bits.
+    Beyond(&'t str),
+}
+
+fn of_words(text: &str) -> Result<i64, NoWords<'_>> {
     let mut sum = None;
     let mut rest = text;
     // once: each part of the text is passed once.
@@ -35,14 +54,14 @@ fn of_words(text: &str) -> Option<i64> {
             rest = behind;
             continue;
         }
-        let number: i64 = number.parse().ok()?;
+        let number: i64 = number.parse().map_err(|_| NoWords::Beyond(number))?;
         // few: the units.
         if let Some((unit, _)) = UNITS.iter().find(|(_, names)| is_named(&word, names)) {
             sum = Some(sum.unwrap_or(0_i64).wrapping_add(number.wrapping_mul(*unit)));
         }
         rest = after;
     }
-    sum
+    sum.ok_or(NoWords::None)
 }
 
 fn is_named(word: &str, names: &[&str]) -> bool {
@@ -66,6 +85,20 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(parse_duration(text), seconds.map(|seconds: i64| seconds * 1_000_000_000), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_duration_is_told_as_in_the_reference() {
+        for (text, reason) in [
+            ("", "unable to parse  as duration"),
+            ("5 parsecs", "unable to parse 5 parsecs as duration"),
+            (
+                "1h 99999999999999999999 s",
+                "strconv.Atoi: parsing \"99999999999999999999\": value out of range",
+            ),
+        ] {
+            assert_eq!(duration_refusal(text), reason);
         }
     }
 }

@@ -9,6 +9,7 @@
 
 mod base64;
 mod cardinality;
+mod dates;
 mod declare;
 mod durations;
 mod identity;

@@ -5,8 +5,9 @@
 
 use orch_schema::excerpt::{part, quoted};
 use orch_schema::value::{Number, Value};
-use time::{Date, Month, PrimitiveDateTime, Time};
 
+use super::dates::parse_date;
+use super::durations::duration_refusal;
 use super::{Declared, Kind, base64};
 use crate::library::times;
 use crate::value::{Blob, List, Map, Val};
@@ -30,14 +31,13 @@ impl Declared {
                 )),
             },
             (Kind::Duration, Value::String(text)) => {
-                let fault =
-                    || format!("Invalid duration {}: time: invalid duration {}", part(text), quoted(text));
+                let fault = || format!("Invalid duration {}: {}", part(text), duration_refusal(text));
                 super::parse_duration(text).map_or_else(|| Val::fault(fault()), Val::Duration)
             }
-            (Kind::Date, Value::String(text)) => {
-                let fault = || format!("Invalid date formatted string {}: no date", part(text));
-                date(text).map_or_else(|| Val::fault(fault()), Val::Timestamp)
-            }
+            (Kind::Date, Value::String(text)) => match parse_date(text) {
+                Ok(date) => Val::Timestamp(date),
+                Err(reason) => Val::fault(format!("Invalid date formatted string {}: {reason}", part(text))),
+            },
             (Kind::DateTime, Value::String(text)) => {
                 let fault =
                     || format!("Invalid date-time formatted string {}: {}", part(text), no_time(text));
@@ -80,18 +80,6 @@ fn no_time(text: &str) -> String {
         None => behind,
     };
     format!("{parsing}: extra text: {}", quoted(zone))
-}
-
-/// Midnight of a date `2026-01-31`.
-fn date(text: &str) -> Option<time::OffsetDateTime> {
-    let mut parts = text.split('-');
-    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
-    if parts.next().is_some() || (year.len(), month.len(), day.len()) != (4, 2, 2) {
-        return None;
-    }
-    let month = Month::try_from(month.parse::<u8>().ok()?).ok()?;
-    let date = Date::from_calendar_date(year.parse().ok()?, month, day.parse().ok()?).ok()?;
-    Some(PrimitiveDateTime::new(date, Time::MIDNIGHT).assume_utc())
 }
 
 /// The text of the fault of a value with another shape.

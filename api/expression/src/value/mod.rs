@@ -11,6 +11,7 @@ mod map;
 mod order;
 mod text;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,9 +29,9 @@ pub(crate) use self::order::compare;
 pub use self::text::{Blob, Text};
 use crate::error::{self, Failure};
 use crate::library::access_checks::{self, Check, Decision};
-use crate::library::conversions;
+use crate::library::doubles;
+use crate::library::locators::Url;
 use crate::library::names::NamedFormat;
-use crate::library::urls::Url;
 
 /// A value of the language.
 #[derive(Clone, Debug)]
@@ -142,7 +143,27 @@ impl<'v> Val<'v> {
     /// An optional without one.
     pub const NONE: Val<'static> = Val::Optional(None);
 
-    /// The name of the type.
+    /// The name of the type in messages, with the brand before names of the server's own types.
+    pub(crate) fn branded_type(&self, brand: &str) -> Cow<'static, str> {
+        match self {
+            Val::Quantity(_)
+            | Val::Version(_)
+            | Val::Url(_)
+            | Val::Format(_)
+            | Val::Check(_)
+            | Val::Decision(_)
+                if !brand.is_empty() =>
+            {
+                Cow::Owned(format!("{brand}.{}", self.type_name()))
+            }
+            Val::Map(Map::Made(map)) => {
+                map.object().map_or(Cow::Borrowed(self.type_name()), |name| Cow::Owned(name.to_string()))
+            }
+            _ => Cow::Borrowed(self.type_name()),
+        }
+    }
+
+    /// The name of the type, without a brand.
     pub fn type_name(&self) -> &'static str {
         match self {
             Val::Null => "null_type",
@@ -259,7 +280,7 @@ impl fmt::Display for Val<'_> {
             Val::Bool(truth) => truth.fmt(f),
             Val::Int(number) => number.fmt(f),
             Val::Uint(number) => number.fmt(f),
-            Val::Double(number) => f.write_str(&conversions::of_double(*number)),
+            Val::Double(number) => f.write_str(&doubles::of_double(*number)),
             Val::Text(text) | Val::Type(text) => f.write_str(text),
             other => f.write_str(other.type_name()),
         }

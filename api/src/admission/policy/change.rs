@@ -48,18 +48,12 @@ fn merged(
     object: &Value,
     mut part: Value,
 ) -> Result<Value, PolicyFault> {
-    let names = target.names;
-    for (field, own) in [("apiVersion", &names.api_version), ("kind", &names.kind)] {
-        if part.get(field).is_some_and(|given| given.as_str() != Some(own)) {
-            return Err(refused("patch and original object are not of the same gvk"));
-        }
+    // Whatever kind the part names, it is taken as the object's.
+    for field in ["apiVersion", "kind"] {
         unset(&mut part, field);
     }
-    overlay(&target.resource.schema, type_id, object, &part).map_err(|error| refused(&error.to_string()))
-}
-
-fn refused(reason: &str) -> PolicyFault {
-    PolicyFault::Policy(format!("error applying patch: {reason}"))
+    let refused = |reason| PolicyFault::Policy(format!("error applying patch: {reason}"));
+    overlay(&target.resource.schema, type_id, object, &part).map_err(refused)
 }
 
 /// `None`: an operation `test` does not hold, which leaves the object as it is.

@@ -1,5 +1,7 @@
 //! Admission policies over the pipeline: the recorded scenarios, and what they do not show.
 
+mod mutating;
+
 use super::*;
 
 /// Scenarios that need loops, or another form of answers.

@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use futures::stream::{self, StreamExt, TryStreamExt};
 use http::Method;
 use orch_proto::Brand;
 use orch_proto::brand::{KUBERNETES, ORCH};
-use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
+use super::creates::create;
 use super::meter::Reading;
 use super::options::Definitions;
 use super::report::{Report, Unit};
@@ -70,7 +69,7 @@ impl Work<'_> {
         let before = self.settled().await;
         self.report.add("memory before", Unit::Kilobytes, before.resident_kb as f64);
         let began = Instant::now();
-        let created = self.create("definitions", count, |number| {
+        let created = create(self.stage, "definitions", (count, CONCURRENT), |number| {
             (format!("/apis/{}/v1/customresourcedefinitions", self.group), self.definition(number))
         });
         let tally = created.await?;
@@ -84,24 +83,6 @@ impl Work<'_> {
         self.report.add("memory of a definition before its first use", Unit::Kilobytes, each);
         self.describe().await?;
         self.use_kinds().await
-    }
-
-    /// Creates `count` objects; `of` gives path and object of each.
-    async fn create(&self, what: &str, count: u32, of: impl Fn(u32) -> (String, Value)) -> Result<Tally> {
-        eprintln!("{count} {what} ...");
-        let tally = Mutex::new(Tally::new()?);
-        let requests = stream::iter((0..count).map(&of)).map(|(path, object)| {
-            let (admin, tally) = (self.stage.admin.clone(), &tally);
-            async move {
-                let began = Instant::now();
-                let answer = admin.post(&path, &object).await?;
-                ensure!(answer.status == 201, "{path}: {:?}", answer.success());
-                tally.lock().success(began.elapsed(), answer.body.len() as u64);
-                anyhow::Ok(())
-            }
-        });
-        requests.buffer_unordered(CONCURRENT).try_collect::<()>().await?;
-        Ok(tally.into_inner())
     }
 
     /// Waits until discovery shows all kinds.
@@ -151,7 +132,7 @@ impl Work<'_> {
     async fn use_kinds(&mut self) -> Result<()> {
         let (count, namespace) = (self.options.used.min(self.options.count), self.stage.namespace.clone());
         let before = self.settled().await;
-        let made = self.create("first objects", count, |number| {
+        let made = create(self.stage, "first objects", (count, CONCURRENT), |number| {
             let (group, kind) = (group_name(number), format!("Widget{number}"));
             let path = format!("/apis/{group}/v1/namespaces/{namespace}/widget{number}s");
             let spec = json!({"field0": {"name0": "abc", "items0": [{"name0": "a"}]}});

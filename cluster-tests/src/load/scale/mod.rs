@@ -1,9 +1,9 @@
 //! The works of thousands: what a change costs with watches that it does not concern, memory of a watch, storms of watches, fleets of
-//! kubelets, and definitions of custom kinds.
+//! kubelets, definitions of custom kinds, and admission policies.
 //!
 //! `options` is the command line of these works. Each work has a module of its own: `idle`, `storm`, `kubelets` (with
 //! `kubelet`, one of them; `identity`, their certificates; `schedule`, their times; `requests`; `bound`, the pods that they
-//! get), `definitions`. They share `stage` (servers, namespace, clients), `link` (a connection that is opened again when it breaks), `watch`
+//! get), `definitions`, `policies` (both with `creates`). They share `stage` (servers, namespace, clients), `link` (a connection that is opened again when it breaks), `watch`
 //! (a watch that resumes as a client's reflector does), `event` (the lines of a watch), `change` and `pace` (writers), `meter`
 //! (CPU time and memory of the servers), `descriptors` and `report`.
 //!
@@ -13,6 +13,7 @@
 
 mod bound;
 mod change;
+mod creates;
 mod definitions;
 mod descriptors;
 mod event;
@@ -24,6 +25,7 @@ mod link;
 mod meter;
 mod options;
 mod pace;
+mod policies;
 mod report;
 mod requests;
 mod retry;
@@ -44,6 +46,7 @@ pub fn run(work: &Work) -> Result<Report> {
         Work::WatchStorm(options) => storm::run(options),
         Work::Kubelets(options) => kubelets::run(options),
         Work::Definitions(options) => definitions::run(options),
+        Work::Policies(options) => policies::run(options),
     };
     report.with_context(|| format!("the work {} failed", work.word()))
 }

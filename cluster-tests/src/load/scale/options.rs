@@ -46,6 +46,13 @@ pub enum Work {
     /// server's CPU time and memory of each, the waits for the documents of discovery, and what a kind costs whose first object comes.
     #[command(after_help = DEFINITIONS_EXAMPLES)]
     Definitions(Definitions),
+    /// Admission policies: until they are in force, their memory, and what a create costs beside them
+    ///
+    /// Makes config maps one after the other without policies, beside policies of another resource, and through policies that match and
+    /// pass. Prints the server's CPU time of a create each time and that of a policy, and the memory of policies with their bindings before
+    /// and after their first use.
+    #[command(after_help = POLICIES_EXAMPLES)]
+    Policies(Policies),
 }
 
 const IDLE_EXAMPLES: &str = "\
@@ -71,6 +78,12 @@ Examples:
   bench definitions --start 3 --size 200000 --definitions 100        large ones, over three servers
   bench definitions --start 1 --definitions 5000 --rules 10 --used 5000   rules, and a write of each kind
   bench definitions --base http://127.0.0.1:8080 --pids 4711         plain HTTP: `orch dev --insecure-port 8080`";
+
+const POLICIES_EXAMPLES: &str = "\
+Examples:
+  bench policies --start 1 --policies 1000
+  bench policies --start 1 --policies 20 --unmatched 1000            a usual cluster
+  bench policies --base http://127.0.0.1:8080 --pids 4711            plain HTTP: `orch dev --insecure-port 8080`";
 
 /// Servers and generator of every work.
 #[derive(Debug, Clone, Args)]
@@ -194,7 +207,32 @@ pub struct Definitions {
     pub(super) settle: Duration,
 }
 
-/// Bytes of a schema, up to what a definition may have.
+/// Options of `policies`.
+#[derive(Debug, Clone, Args)]
+pub struct Policies {
+    #[command(flatten)]
+    pub(super) common: Common,
+    /// Policies that match config maps and pass, each with a binding.
+    #[arg(long = "policies", default_value_t = 1000, value_name = "POLICIES", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub(super) count: u32,
+    /// Policies of another resource, each with a binding.
+    #[arg(long, default_value_t = 1000, value_name = "POLICIES", value_parser = clap::value_parser!(u32).range(0..=20_000))]
+    pub(super) unmatched: u32,
+    /// Validations of each.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(super) validations: u32,
+    /// Config maps that are made each time.
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) creates: u32,
+    /// Bytes of data in each.
+    #[arg(long, default_value = "3000", value_parser = size, value_name = "BYTES")]
+    pub(super) size: usize,
+    /// Time without requests before each look at memory.
+    #[arg(long, default_value = "3s", value_parser = duration, value_name = "TIME")]
+    pub(super) settle: Duration,
+}
+
+/// Bytes of a schema or an object, up to what an object may have.
 fn size(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(bytes @ 100..=1_000_000) => Ok(bytes),
@@ -245,6 +283,7 @@ impl Work {
             Self::WatchStorm(_) => "watch-storm",
             Self::Kubelets(_) => "kubelets",
             Self::Definitions(_) => "definitions",
+            Self::Policies(_) => "policies",
         }
     }
 
@@ -259,6 +298,7 @@ impl Work {
             Self::WatchStorm(options) => &options.common,
             Self::Kubelets(options) => &options.common,
             Self::Definitions(options) => &options.common,
+            Self::Policies(options) => &options.common,
         }
     }
 }

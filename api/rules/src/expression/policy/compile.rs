@@ -50,6 +50,7 @@ pub struct Compiler<'b> {
     brand: &'b Brand,
     types: AdmissionTypes,
     has_params: bool,
+    /// Those of mutations.
     libraries: Libraries,
     /// Number of variables so far.
     variables: u64,
@@ -127,7 +128,9 @@ impl<'b> Compiler<'b> {
         charge.charge(self.variables.saturating_mul(2))?;
         let declared: Vec<AdmissionVariable> =
             AdmissionVariable::ALL.into_iter().filter(|of| self.declares(place, *of)).collect();
-        let scope = self.types.scope(&declared, self.libraries);
+        // Variables and conditions make no parts of objects, as in the reference.
+        let libraries = if place == Place::Mutation { self.libraries } else { Libraries::default() };
+        let scope = self.types.scope(&declared, libraries);
         self.scopes.push((place, scope.clone()));
         Ok(scope)
     }

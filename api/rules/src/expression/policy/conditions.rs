@@ -52,7 +52,7 @@ impl Conditions {
     pub(super) fn compile(spec: &Value, compiler: &mut Compiler<'_>, charge: &mut dyn Charge) -> Conditions {
         let conditions = spec.items("matchConditions").iter();
         let compiled = conditions.map(|condition| {
-            let source = condition.text("expression").trim();
+            let source = condition.text("expression");
             let program = compiler.compile(source, Place::Condition, &Wanted::Bool, charge);
             Condition { compiled: Compiled::of(source, program) }
         });

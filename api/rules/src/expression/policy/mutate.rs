@@ -60,7 +60,7 @@ impl MutatingPrograms {
                 "JSONPatch" => (MutationKind::JsonPatch, "jsonPatch", Wanted::Patch),
                 _ => (MutationKind::ApplyConfiguration, "applyConfiguration", Wanted::Configuration),
             };
-            let source = of.at(field).text("expression").trim();
+            let source = of.at(field).text("expression");
             let program = compiler.compile(source, Place::Mutation, &wanted, charge);
             Mutation { kind, compiled: Compiled::of(source, program) }
         });
@@ -91,6 +91,9 @@ impl MutatingPrograms {
         input: &Input<'_>,
     ) -> Result<(Result<Made, String>, u64), Box<Question>> {
         let Mutation { kind, compiled } = &self.mutations[at];
+        if let Err(reason) = &compiled.program {
+            return Ok((Err(reason.clone()), 0));
+        }
         let values = input.values(Shown::All);
         let mut group = Group::new(&values, &self.variables);
         let mut budget = Budget::of(POLICY_COST_MAX);

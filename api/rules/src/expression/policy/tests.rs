@@ -136,6 +136,9 @@ fn conditions_skip_a_policy() {
     let text = "[expression 'object.data.none == 'x'' resulted in error: no such key: none, expression 'object.none == 1' \
                 resulted in error: no such key: none]";
     assert_eq!(said(&failing, &write), [Said::Failed(text.to_owned())]);
+    let block = of(json!([condition("object.none == 1\n")]));
+    let text = "expression 'object.none == 1\n' resulted in error: no such key: none";
+    assert_eq!(said(&block, &write), [Said::Failed(text.to_owned())], "as it is written");
     let left_out = verdict_of(&failing, &write, FailurePolicy::Ignore);
     assert!(!left_out.applies && left_out.said.is_empty() && left_out.cost > 0, "{left_out:?}");
 }
@@ -284,6 +287,7 @@ fn mutations_make_documents() {
                 "[JSONPatch{op: 'add', path: '/data/' + jsonpatch.escapeKey('a/b'), value: {'x': [1, 2]}}]"}},
             {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{spec: Object.status{}}"}},
             {"patchType": "JSONPatch", "jsonPatch": {"expression": "object.none"}},
+            {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{data: object.none}\n"}},
         ],
     });
     let programs = MutatingPrograms::compile(&spec, &ORCH);
@@ -297,7 +301,40 @@ fn mutations_make_documents() {
     assert_eq!(patch.kind, MutationKind::JsonPatch);
     assert_eq!(patch.document, json!([{"op": "add", "path": "/data/a~1b", "value": {"x": [1, 2]}}]));
     assert!(made(2).unwrap_err().contains("unexpected type name \"Object.status\""));
-    assert!(
-        made(3).unwrap_err().starts_with("compilation error: must evaluate to list(JSONPatch) but got dyn")
-    );
+    assert_eq!(made(3).unwrap_err(), "must evaluate to list(JSONPatch) but got dyn");
+    let told = made(4).unwrap_err();
+    assert_eq!(told, "expression 'Object{data: object.none}\n' resulted in error: no such key: none");
+}
+
+#[test]
+fn only_mutations_make_parts_of_objects() {
+    let apply = |source: &str| json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": source}});
+    let spec = json!({
+        "variables": [
+            {"name": "part", "expression": "Object.metadata{}"},
+            {"name": "key", "expression": "jsonpatch.escapeKey('a/b')"},
+        ],
+        "mutations": [
+            apply("Object{metadata: variables.part}"),
+            apply("Object{data: {variables.key: 'v'}}"),
+            apply("Object{metadata: Object.metadata{labels: {jsonpatch.escapeKey('a/b'): 'v'}}}"),
+        ],
+    });
+    let programs = MutatingPrograms::compile(&spec, &ORCH);
+    let write = config_map(json!({}));
+    let made = |at: usize| evaluate(&write, &Answers::default(), |input| programs.evaluate(at, input)).0;
+    for (at, name, reason) in [
+        (0, "part", "undeclared reference to 'Object.metadata'"),
+        (1, "key", "undeclared reference to 'jsonpatch'"),
+    ] {
+        let told = made(at).unwrap_err();
+        assert!(told.contains(&format!("composited variable \"{name}\" fails to compile")), "{told}");
+        assert!(told.contains(reason), "{told}");
+    }
+    assert_eq!(made(2).unwrap().document, json!({"metadata": {"labels": {"a~1b": "v"}}}));
+    let condition = json!({"name": "c", "expression": "Object{} == object"});
+    let spec = json!({"matchConditions": [condition], "mutations": [apply("Object{}")]});
+    let programs = MutatingPrograms::compile(&spec, &ORCH);
+    let matched = evaluate(&write, &Answers::default(), |input| programs.matched(input, FailurePolicy::Fail));
+    assert!(matches!(&matched, Matched::Failed(reason) if reason.contains("'Object'")), "{matched:?}");
 }

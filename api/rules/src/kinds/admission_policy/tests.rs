@@ -288,6 +288,31 @@ fn bindings_name_a_policy_and_what_follows() {
     );
 }
 
+#[test]
+fn variables_make_no_parts_of_objects() {
+    let mutation =
+        json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}});
+    let with_variable = |source: &str| {
+        let mut policy = mutating(mutation.clone());
+        let mut spec = policy["spec"].clone();
+        crate::validate::tree::set(&mut spec, "variables", json!([{"name": "v", "expression": source}]));
+        crate::validate::tree::set(&mut policy, "spec", spec);
+        let new = created(&MutatingAdmissionPolicy, policy);
+        MutatingAdmissionPolicy.validate_create(&crate::kinds::testing::CONTEXT, &new)
+    };
+    assert_eq!(with_variable("object.metadata.name").iter().count(), 0);
+    for (source, reason) in [
+        ("Object.spec{}", "undeclared reference to 'Object.spec'"),
+        ("[JSONPatch{op: 'remove', path: '/a'}]", "undeclared reference to 'JSONPatch'"),
+    ] {
+        let errors = with_variable(source);
+        let told: Vec<String> =
+            errors.iter().map(|error| format!("{}: {}", error.path, error.message)).collect();
+        assert!(told.len() == 1 && told[0].starts_with("spec.variables[0].expression: "), "{told:?}");
+        assert!(told[0].contains(reason), "{told:?}");
+    }
+}
+
 fn mutating(mutation: Value) -> Value {
     json!({"spec": {
         "matchConstraints": {"resourceRules": rules(&["configmaps"], &["CREATE"])},

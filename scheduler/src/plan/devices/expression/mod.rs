@@ -38,7 +38,7 @@ impl Compiled {
     pub(super) fn matches(&self, device: &DeviceObject) -> Result<bool, SelectorError> {
         self.value(device, |value| match value {
             Val::Bool(matches) => Ok(matches),
-            other => Err(SelectorError::Runtime(format!("expected bool, got {}", other.type_name()))),
+            other => Err(SelectorError::Runtime(no_truth(&other))),
         })?
     }
 
@@ -53,6 +53,23 @@ impl Compiled {
         let value = program.evaluate(&variables, Limits::CALL, &mut budget);
         value.map(read).map_err(|error| SelectorError::Runtime(shortened(error.to_string())))
     }
+}
+
+/// The reason why `value` selects nothing, in the reference's words.
+fn no_truth(value: &Val<'_>) -> String {
+    let name = value.type_name();
+    let reason = match value {
+        Val::Int(_) | Val::Uint(_) => format!("unsupported type conversion from '{name}' to bool"),
+        Val::Text(_) => "unsupported native conversion from string to 'bool'".to_owned(),
+        Val::Double(_) => "type conversion error from Double to 'bool'".to_owned(),
+        Val::Bytes(_) => "type conversion error from Bytes to 'bool'".to_owned(),
+        Val::List(_) | Val::Map(_) => format!("type conversion error from {name} to 'bool'"),
+        Val::Duration(_) => "type conversion error from 'Duration' to 'bool'".to_owned(),
+        Val::Timestamp(_) => "type conversion error from 'Timestamp' to 'bool'".to_owned(),
+        Val::Type(_) => "type conversion not supported for 'type'".to_owned(),
+        _ => format!("type conversion error from '{name}' to 'bool'"),
+    };
+    format!("CEL result of type {name} could not be converted to bool: {reason}")
 }
 
 /// A reason that fits into a status.

@@ -170,8 +170,19 @@ fn expressions_that_do_not_compile_say_why() {
 
 #[test]
 fn values_that_are_no_truths_are_errors() {
-    let told = evaluate("device.driver").unwrap_err().to_string();
-    assert_eq!(told, "CEL runtime error: expected bool, got string");
+    for (source, of, reason) in [
+        ("device.driver", "string", "unsupported native conversion from string to 'bool'"),
+        ("dyn(1)", "int", "unsupported type conversion from 'int' to bool"),
+        ("dyn(1.5)", "double", "type conversion error from Double to 'bool'"),
+        ("dyn([1])", "list", "type conversion error from list to 'bool'"),
+        ("dyn(null)", "null_type", "type conversion error from 'null_type' to 'bool'"),
+        ("dyn(semver('1.0.0'))", "Semver", "type conversion error from 'Semver' to 'bool'"),
+    ] {
+        let told = evaluate(source).unwrap_err().to_string();
+        let expected =
+            format!("CEL runtime error: CEL result of type {of} could not be converted to bool: {reason}");
+        assert_eq!(told, expected, "{source}");
+    }
     assert!(evaluate("device.driver == 1 + 'a'").is_err());
     assert!(evaluate("claim.x").is_err());
 }

@@ -191,7 +191,10 @@ fn selectors_that_fail_end_the_attempt() {
     assert!(told.starts_with("error: claim ns/x: selector #0: CEL compile error: "), "{told}");
     cluster.class("bad", &["true", "device.driver"]);
     let told = cluster.one(claim("x", vec![request("r", exactly("bad", 1, &[]))]), "a").unwrap_err();
-    assert_eq!(told, "error: class bad: selector #1: CEL runtime error: expected bool, got string");
+    assert_eq!(
+        told,
+        "error: class bad: selector #1: CEL runtime error: CEL result of type string could not be converted to bool: unsupported native conversion from string to 'bool'"
+    );
 }
 
 #[test]
