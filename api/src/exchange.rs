@@ -272,12 +272,12 @@ impl Exchange {
         let _ = self.impersonated.set(user);
     }
 
-    /// The credential of a watch; `None` for other requests.
+    /// The credential of a watch, and of a request that another server answers; `None` for other requests.
     pub(crate) fn credential(&self) -> Option<&Credential> {
         self.credential.get()
     }
 
-    /// Stores the credential of a watch.
+    /// Stores the credential of a request whose right is asked for again.
     pub(crate) fn set_credential(&self, credential: Credential) {
         let _ = self.credential.set(credential);
     }
