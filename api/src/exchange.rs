@@ -1,14 +1,15 @@
 //! The context of one request, from its HTTP head to the head of its response.
 //!
-//! Owns the request's id, user, ruling and warnings. The stages fill them in on the way in. [`Exchange::close`], called
+//! Owns the request's id, user and ruling, and its warnings (`warnings.rs`). The stages fill them in on the way in. [`Exchange::close`], called
 //! once on the way out, writes the headers and the log line that every request gets. It decides nothing.
 
 mod steps;
+mod warnings;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::header::HeaderName;
@@ -24,6 +25,7 @@ use crate::flow::Entry;
 
 pub(crate) use self::steps::Step;
 use self::steps::Steps;
+use self::warnings::Warnings;
 
 /// Identifies a request in the logs of client and server. A client may send its own id, which is returned unchanged.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -33,17 +35,6 @@ const LOGGED_ID_BYTES_MAX: usize = 64;
 
 /// Bytes of an id in an audit event: seven times a UUID.
 const AUDITED_ID_BYTES_MAX: usize = 256;
-
-/// Warnings in one response: the hundred that a decoder reports, as in the reference, and those of the kind and its
-/// rules.
-const WARNINGS_MAX: usize = 128;
-
-/// Characters of all warnings of a response that are written whole, as in the reference: a pod may break seven rules, and
-/// the warning about it names them all.
-const WARNINGS_CHARS_MAX: usize = 4096;
-
-/// Characters of each warning where all together are longer, as in the reference.
-const WARNING_CHARS_MAX: usize = 256;
 
 /// The context of one request.
 #[derive(Debug)]
@@ -58,7 +49,7 @@ pub struct Exchange {
     ruling: OnceLock<Ruling>,
     /// The flow schema that the request belongs to.
     flow: OnceLock<Arc<Entry>>,
-    warnings: Mutex<Vec<String>>,
+    warnings: Warnings,
     /// Microseconds for which it waited for webhooks and seats.
     waited_micros: AtomicU64,
     steps: Steps,
@@ -99,7 +90,7 @@ impl Exchange {
 
     fn of(asked: Option<RequestHead>) -> Self {
         let (user, impersonated, ruling) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let (warnings, is_closed) = (Mutex::default(), AtomicBool::new(false));
+        let (warnings, is_closed) = (Warnings::default(), AtomicBool::new(false));
         let (flow, credential, deadline) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (waited_micros, steps, trace) = (AtomicU64::default(), Steps::default(), OnceLock::new());
         Exchange {
@@ -272,12 +263,12 @@ impl Exchange {
         let _ = self.impersonated.set(user);
     }
 
-    /// The credential of a watch; `None` for other requests.
+    /// The credential of a watch, and of a request that another server answers; `None` for other requests.
     pub(crate) fn credential(&self) -> Option<&Credential> {
         self.credential.get()
     }
 
-    /// Stores the credential of a watch.
+    /// Stores the credential of a request whose right is asked for again.
     pub(crate) fn set_credential(&self, credential: Credential) {
         let _ = self.credential.set(credential);
     }
@@ -315,40 +306,24 @@ impl Exchange {
     /// Adds warnings for the client, each text once. They go out with any response. As in the reference, the warnings
     /// of an attempt are kept even if another attempt follows.
     pub(crate) fn warn(&self, texts: impl IntoIterator<Item = String>) {
-        let mut warnings = self.all_warnings();
-        for text in texts {
-            // A linear search: there are at most `WARNINGS_MAX`.
-            if warnings.len() < WARNINGS_MAX && !warnings.contains(&text) {
-                warnings.push(text);
-            }
-        }
+        self.warnings.add(texts);
     }
 
     /// Removes all warnings: the response is a refusal that must not repeat the texts they quote.
     pub(crate) fn withhold_warnings(&self) {
-        self.all_warnings().clear();
+        self.warnings.clear();
     }
 
     /// The warnings so far.
     pub fn warnings(&self) -> Vec<String> {
-        self.all_warnings().clone()
-    }
-
-    fn all_warnings(&self) -> MutexGuard<'_, Vec<String>> {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
+        self.warnings.all()
     }
 
     /// Ends the exchange: adds id and warnings to the headers of `response`, and logs the request.
     pub fn close<B>(&self, response: &mut Response<B>, now: Timestamp) {
-        const WARNING: HeaderName = HeaderName::from_static("warning");
         self.is_closed.store(true, Ordering::Relaxed);
         let headers = response.headers_mut();
-        for text in fitting(&self.all_warnings()) {
-            // In the form of RFC 7234, which clients of the reference parse.
-            if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{}\"", quotable(text))) {
-                headers.append(WARNING, value);
-            }
-        }
+        self.warnings.write(headers);
         let Some(asked) = &self.asked else { return };
         headers.insert(AUDIT_ID, asked.id.clone());
         tracing::debug!(
@@ -399,35 +374,6 @@ impl Drop for Exchange {
     }
 }
 
-/// The warnings that a response has room for: all of them whole, or the beginnings of the first ones.
-fn fitting(warnings: &[String]) -> impl Iterator<Item = &str> {
-    let chars = warnings.iter().map(|text| text.chars().count()).sum::<usize>();
-    let each_max = if chars <= WARNINGS_CHARS_MAX { WARNINGS_CHARS_MAX } else { WARNING_CHARS_MAX };
-    let beginning = move |text| match str::char_indices(text).nth(each_max) {
-        Some((end, _)) => &text[..end],
-        None => text,
-    };
-    let mut written = 0;
-    warnings.iter().map(move |text| beginning(text.as_str())).take_while(move |text| {
-        let has_room = written < WARNINGS_CHARS_MAX;
-        written += text.chars().count();
-        has_room
-    })
-}
-
-/// `text` for a quoted string in a header: escaped, without control characters.
-fn quotable(text: &str) -> String {
-    let mut quotable = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => quotable.extend(['\\', character]),
-            control if control.is_control() => quotable.push(' '),
-            other => quotable.push(other),
-        }
-    }
-    quotable
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -441,32 +387,6 @@ mod tests {
         let mut response = Response::new(());
         exchange.close(&mut response, Timestamp(1));
         response.headers().clone()
-    }
-
-    #[test]
-    fn warnings_are_quoted_bounded_and_told_once() {
-        let exchange = exchange(&HeaderMap::new());
-        let texts = ["unknown field \"a\\b\"".to_owned(), "two\nlines".to_owned(), "x".repeat(5000)];
-        exchange.warn(texts.clone());
-        exchange.warn(texts);
-        exchange.warn((0..500).map(|number| number.to_string()));
-        let headers = closed(&exchange);
-        let texts: Vec<&str> =
-            headers.get_all("warning").iter().filter_map(|value| value.to_str().ok()).collect();
-        assert_eq!(texts[0], r#"299 - "unknown field \"a\\b\"""#);
-        assert_eq!(texts[1], r#"299 - "two lines""#);
-        assert!(texts[2].len() < 600);
-        assert_eq!((texts.len(), texts[3]), (WARNINGS_MAX, "299 - \"0\""));
-        exchange.withhold_warnings();
-        assert!(!closed(&exchange).contains_key("warning"));
-        let lengths = |texts: &[&str]| {
-            fitting(&texts.iter().map(|text| text.repeat(1000)).collect::<Vec<_>>())
-                .map(|text| text.chars().count())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(lengths(&["a", "ü", "c", "d"]), [1000; 4], "whole where they fit");
-        assert_eq!(lengths(&["ab", "ü", "c", "d"]), [WARNING_CHARS_MAX; 4]);
-        assert_eq!(lengths(&["a"; 100]).len(), WARNINGS_CHARS_MAX / WARNING_CHARS_MAX);
     }
 
     #[test]

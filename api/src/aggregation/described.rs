@@ -12,6 +12,7 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::checked::{Fault, checked};
 use crate::openapi::VERSION_3;
@@ -28,12 +29,14 @@ const HASH_BYTES_MAX: usize = 128;
 
 /// The documents, by the name of the APIService. Their number is that of these objects.
 #[derive(Debug, Default)]
-pub(crate) struct Descriptions(Mutex<Inner>);
+pub(crate) struct Descriptions {
+    known: Mutex<Inner>,
+    /// Counts changes.
+    generation: watch::Sender<u64>,
+}
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Counts changes.
-    generation: u64,
     known: HashMap<Arc<str>, Description>,
     /// Paths of OpenAPI documents, with their hashes, by the name of the APIService.
     openapi: HashMap<Arc<str>, String>,
@@ -60,32 +63,41 @@ pub(crate) enum Undescribed {
 impl Descriptions {
     /// Remembers what the server of the APIService `name` says. The result says whether that is something else than before.
     pub(crate) fn set(&self, name: &Arc<str>, description: Description) -> bool {
-        let mut inner = self.0.lock();
+        let mut inner = self.known.lock();
         let is_changed = inner.known.get(name) != Some(&description);
         if is_changed {
             inner.known.insert(name.clone(), description);
-            inner.generation += 1;
+            self.note_change();
         }
         is_changed
     }
 
     /// Forgets the server of the APIService `name`.
     pub(crate) fn remove(&self, name: &str) {
-        let mut inner = self.0.lock();
+        let mut inner = self.known.lock();
         inner.openapi.remove(name);
         if inner.known.remove(name).is_some() {
-            inner.generation += 1;
+            self.note_change();
         }
+    }
+
+    fn note_change(&self) {
+        self.generation.send_modify(|generation| *generation += 1);
+    }
+
+    /// The changes from now on.
+    pub(crate) fn follow(&self) -> watch::Receiver<u64> {
+        self.generation.subscribe()
     }
 
     /// What is known of the APIService `name`; `None`: its server was not asked yet.
     pub(crate) fn find(&self, name: &str) -> Option<Description> {
-        self.0.lock().known.get(name).cloned()
+        self.known.lock().known.get(name).cloned()
     }
 
     /// Remembers where the server of the APIService `name` has the OpenAPI document of its group and version; `None`: nowhere.
     pub(crate) fn set_openapi(&self, name: &Arc<str>, url: Option<String>) {
-        let mut inner = self.0.lock();
+        let mut inner = self.known.lock();
         match url {
             Some(url) => drop(inner.openapi.insert(name.clone(), url)),
             None => drop(inner.openapi.remove(name)),
@@ -94,12 +106,12 @@ impl Descriptions {
 
     /// Where the server of the APIService `name` has its OpenAPI document.
     pub(crate) fn openapi(&self, name: &str) -> Option<String> {
-        self.0.lock().openapi.get(name).cloned()
+        self.known.lock().openapi.get(name).cloned()
     }
 
     /// The number of changes so far.
     pub(crate) fn generation(&self) -> u64 {
-        self.0.lock().generation
+        *self.generation.borrow()
     }
 }
 

@@ -80,6 +80,7 @@ use futures::future::{BoxFuture, Either, join_all, select, select_all};
 use orch_bounded::WarningLimit;
 use orch_proto::brand::SERVER_MANAGER;
 use orch_raft::Store;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use self::api_endpoints::Members;
@@ -197,13 +198,13 @@ async fn describe_servers<S: Store>(pipeline: Arc<Pipeline<S>>) -> Infallible {
 }
 
 async fn follow_leadership<S: Store>(pipeline: Arc<Pipeline<S>>, options: Options) -> Infallible {
-    let store = pipeline.store.clone();
+    let (store, sightings) = (pipeline.store.clone(), Arc::default());
     loop {
         while !store.is_leader() {
             store.sleep(LEADERSHIP_PACE).await;
         }
         tracing::info!("this node leads: background loops start");
-        select(Box::pin(lead(pipeline.clone(), &options)), Box::pin(deposed(&store))).await;
+        select(Box::pin(lead(pipeline.clone(), &options, &sightings)), Box::pin(deposed(&store))).await;
         tracing::info!("this node no longer leads: background loops stop");
     }
 }
@@ -226,7 +227,12 @@ pub(crate) async fn establish<S: Store>(pipeline: Arc<Pipeline<S>>, name: &str) 
     }
 }
 
-async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
+/// Runs the loops. `sightings`: what this process saw at aggregated servers while it led before.
+async fn lead<S: Store>(
+    pipeline: Arc<Pipeline<S>>,
+    options: &Options,
+    sightings: &Arc<Mutex<garbage::Sightings>>,
+) {
     let client = |manager| Client::new(pipeline.clone(), manager);
     let (starter, ender) = (client("bootstrap"), client("namespace-controller"));
     let server = client("apiserver");
@@ -262,7 +268,7 @@ async fn lead<S: Store>(pipeline: Arc<Pipeline<S>>, options: &Options) {
         selected("namespace-controller", Box::pin(keep("namespaces", &ender, || namespaces::run(&ender)))),
         selected(
             "garbage-collector-controller",
-            Box::pin(keep("garbage", &collector, || garbage::run(&collector))),
+            Box::pin(keep("garbage", &collector, || garbage::run(&collector, sightings))),
         ),
         Box::pin(keep("expiry", &cleaner, || expiry::run(&cleaner, options.event_ttl))),
         selected(

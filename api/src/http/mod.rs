@@ -36,6 +36,7 @@ mod tests;
 mod token_keys;
 mod traced;
 mod turns;
+mod until;
 mod untrailed;
 mod version;
 mod waiting;

@@ -2,7 +2,7 @@
 //!
 //! Owns which requests these are, and their way: behind authentication, authorization and audit like any other they wait for a seat
 //! of flow control, which they keep for a second at most, are passed on under the identity of their user, and their answer is
-//! streamed as it comes; a watch ends with the right to it. Which server it is, and the headers of identity, are `aggregation`'s;
+//! streamed as it comes; it ends with the right to it, like a connection that leaves HTTP. Which server it is, and the headers of identity, are `aggregation`'s;
 //! sockets are the adapter's.
 //!
 //! Invariant: no redirect is followed and none is passed on: a client would follow it with its credentials.
@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
-use futures::{FutureExt, StreamExt};
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, LOCATION, UPGRADE, VIA, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use orch_raft::Store;
+use tokio_util::sync::CancellationToken;
 
 use super::Api;
 use super::body::Upload;
@@ -26,11 +27,11 @@ use super::respond::{self, Lasting};
 use super::rights::RelayedRight;
 use super::stages::{Arrived, Authorized, Elsewhere};
 use super::traced::TRACEPARENT;
+use super::until::{Cut, Until};
 use super::untrailed::Untrailed;
 use crate::admission::View;
 use crate::aggregation::identity::name_user;
 use crate::aggregation::{LongLived, Remote, Server, group_and_version, passed_path};
-use crate::authz::Attributes;
 use crate::connect::headers::{asks_for_upgrade, of_request, strip_answer};
 use crate::connect::path;
 use crate::error::ApiError;
@@ -98,8 +99,7 @@ impl<S: Store> Api<S> {
             // A watch gives it back with the head of its answer.
             lasting.keep(seat);
         }
-        let end = || if *verb == Some(Verb::Watch) { self.end_of_right(authorized) } else { None };
-        if let Some(end) = is_upgrade.then(end).flatten() {
+        if let Some(end) = is_upgrade.then(|| self.end_of_right(authorized)).flatten() {
             lasting.end_with(end);
         }
         let mut request = match self.passed(authorized, (&server, at), upload, is_upgrade.then_some(&lasting))
@@ -123,19 +123,24 @@ impl<S: Store> Api<S> {
             Either::Left((Err(error), _)) => return Ok(unreachable(&error.to_string())),
             Either::Right(_) => return Ok(unreachable("context deadline exceeded")),
         };
-        let answer = match end() {
-            Some(end) => answer.map(|body| Body::from_stream(body.into_data_stream().take_until(end))),
+        let cut = if *verb == Some(Verb::Watch) { Cut::Clean } else { Cut::Broken };
+        let answer = match self.end_of_right(authorized) {
+            Some(end) => answer.map(|body| Body::new(Until::new(body, end, cut))),
             None => answer,
         };
         Ok(answered(answer, is_upgrade, lasting))
     }
 
-    /// Completes when the user of a watch may not watch any more, or the node stops.
+    /// Completes when the user may not make the request any more; that of a watch when the node stops, too, which other requests may end
+    /// in. `None`: nobody knows how the user was let in.
     fn end_of_right(&self, authorized: &Authorized<'_, Elsewhere>) -> Option<BoxFuture<'static, ()>> {
         let credential = authorized.arrived().exchange.credential().cloned()?;
-        let Attributes::Resource(attributes) = authorized.attributes() else { return None };
-        let right = RelayedRight::of(credential, attributes);
-        Some(right.ended(self.pipeline.clone(), self.stopping.clone()).boxed())
+        let right = RelayedRight::of(credential, authorized.attributes());
+        let stopping = match authorized.destination().verb {
+            Some(Verb::Watch) => self.stopping.clone(),
+            _ => CancellationToken::new(),
+        };
+        Some(right.ended(self.pipeline.clone(), stopping).boxed())
     }
 
     fn hop(&self) -> &str {

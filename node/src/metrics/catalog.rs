@@ -296,6 +296,7 @@ catalog! {
     Gauge Alpha "orch_disk_pressure" NONE "Want of space on this member's disk: 0 none, 1 tight, 2 short.";
     Gauge Alpha "orch_disk_reserve_bytes" NONE "Room below which growth is refused.";
     Gauge Alpha "orch_disk_room_bytes" NONE "Bytes that the store may still take.";
+    Gauge Alpha "orch_garbage_undecided_dependents" PLACE "Dependents that stay because an owner is absent whose end no leader saw.";
     Gauge Alpha "orch_history_bytes" PLACE "Bytes of the history of changes, in memory and on the disk.";
     Gauge Alpha "orch_history_revisions" NONE "Revisions that the history in memory reaches back.";
     Counter Alpha "orch_lists_total" WAY "Lists by the way in which they found their objects: by a path, by an index, or by a scan of all within reach.";

@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use orch_raft::object::SharedObject;
 use orch_raft::{Revision, State};
@@ -19,7 +20,7 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::elsewhere::{Holds, Purpose};
+use super::elsewhere::{Held, Holds, Purpose};
 use super::graph::{Graph, ObjectRef};
 use super::misplaced::CrossNamespaceOwner;
 use super::ownership::{FOREGROUND, ORPHAN, Ownership};
@@ -45,8 +46,8 @@ pub(super) struct Decision {
     pub questions: Vec<Asked>,
     /// An aggregated server keeps an owner: no change shows when that goes.
     pub is_owned_elsewhere: bool,
-    /// Dependents at aggregated servers keep this owner: no change shows when they go.
-    pub is_held_elsewhere: bool,
+    /// An aggregated server keeps an owner that is absent, and nobody has seen its end.
+    pub is_undecided: bool,
 }
 
 /// A write, conditional on the object's revision.
@@ -88,6 +89,8 @@ enum Owner {
     Unasked,
     /// An aggregated server keeps the owner, and does not say whether it exists.
     Unknown,
+    /// An aggregated server does not have the owner, and nobody has seen it there: it may be yet to come.
+    Unseen,
 }
 
 /// Input of decisions.
@@ -103,6 +106,10 @@ pub(super) struct View<'a> {
     pub owners: &'a RemoteOwners,
     /// Owners that dependents at aggregated servers keep.
     pub holds: &'a Holds,
+    /// The time, of `Store::elapsed`.
+    pub now: Duration,
+    /// The time in milliseconds since 1970.
+    pub now_ms: u64,
 }
 
 impl View<'_> {
@@ -161,7 +168,10 @@ impl View<'_> {
             .filter(|(_, (owner, _))| matches!(owner, Owner::Absent | Owner::Unresolvable | Owner::Unserved));
         let misplaced = self.misplaced(object, &stored.index.uid, lost.map(|(reference, _)| reference));
         let decision = self.by_owners(object, stored, ownership, &owners)?;
-        Ok(Decision { misplaced, is_owned_elsewhere, ..decision })
+        // once: as above.
+        let is_unseen = owners.iter().any(|(owner, _)| *owner == Owner::Unseen);
+        let is_undecided = is_unseen && decision.actions.is_empty();
+        Ok(Decision { misplaced, is_owned_elsewhere, is_undecided, ..decision })
     }
 
     /// The owners that have to be asked for, each once.
@@ -184,7 +194,8 @@ impl View<'_> {
     ) -> Result<Decision, serde_json::Error> {
         // once: a few questions.
         let any = |kind: Owner| owners.iter().any(|(owner, _)| *owner == kind);
-        if any(Owner::Unresolvable) || any(Owner::Unserved) || any(Owner::Unknown) {
+        let is_unclear = [Owner::Unresolvable, Owner::Unserved, Owner::Unknown, Owner::Unseen];
+        if is_unclear.into_iter().any(any) {
             return Ok(Decision { unserved: any(Owner::Unserved), ..Decision::default() });
         }
         if any(Owner::Live) {
@@ -221,7 +232,7 @@ impl View<'_> {
     ) -> Result<Decision, serde_json::Error> {
         let uid = stored.index.uid.as_str();
         // Asked for at once: other servers are looked at meanwhile.
-        let is_held_elsewhere = self.holds.keep(uid, Purpose::Orphan);
+        let is_held_elsewhere = self.is_held_elsewhere(object, stored, ownership, Purpose::Orphan);
         let mut decision = Decision::default();
         for dependent in self.graph.dependents(uid).filter(|dependent| *dependent != object) {
             let Some(found) = dependent.find(self.state) else { continue };
@@ -233,7 +244,7 @@ impl View<'_> {
         }
         if decision.actions.is_empty() {
             return Ok(match is_held_elsewhere {
-                true => Decision { is_held_elsewhere, ..decision },
+                true => decision,
                 false => {
                     let finalizers = ownership.finalizers_without(ORPHAN);
                     metadata(object, stored, json!({"finalizers": finalizers}))
@@ -251,7 +262,7 @@ impl View<'_> {
         ownership: &Ownership,
     ) -> Result<Decision, serde_json::Error> {
         let uid = stored.index.uid.as_str();
-        let is_held_elsewhere = self.holds.keep(uid, Purpose::Foreground);
+        let is_held_elsewhere = self.is_held_elsewhere(object, stored, ownership, Purpose::Foreground);
         let mut blocked = false;
         let mut look = Vec::new();
         for dependent in self.graph.dependents(uid).filter(|dependent| *dependent != object) {
@@ -265,11 +276,23 @@ impl View<'_> {
             }
         }
         if blocked || is_held_elsewhere {
-            return Ok(Decision { look, is_held_elsewhere, ..Decision::default() });
+            return Ok(Decision { look, ..Decision::default() });
         }
         let finalizers = ownership.finalizers_without(FOREGROUND);
         let decision = metadata(object, stored, json!({"finalizers": finalizers}));
         Ok(Decision { look, ..decision })
+    }
+
+    /// Whether the owner `object`, which is being deleted, waits for dependents at aggregated servers; the holds tell when it does no longer.
+    fn is_held_elsewhere(
+        &self,
+        object: &ObjectRef,
+        stored: &SharedObject,
+        ownership: &Ownership,
+        purpose: Purpose,
+    ) -> bool {
+        let age = ownership.deleting_for(self.now_ms);
+        self.holds.keep(Held { object, uid: &stored.index.uid, purpose, age, now: self.now })
     }
 
     fn owner(
@@ -334,7 +357,7 @@ impl Action {
 
 /// The owner with `uid`, of which an aggregated server says `answer`. `took_along`: where it is absent, it took its dependents along.
 fn remote_owner(answer: Option<&Answer>, uid: &str, took_along: bool) -> Owner {
-    let absent = if took_along { Owner::Absent } else { Owner::Unknown };
+    let absent = if took_along { Owner::Absent } else { Owner::Unseen };
     match answer {
         None => Owner::Unasked,
         Some(Answer::Unknown) => Owner::Unknown,

@@ -7,6 +7,7 @@
 //! Invariant: an edge is here if and only if the dependent, as of the newest state taken in, is stored and names the owner.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +46,12 @@ impl ObjectRef {
     }
 }
 
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.storage, self.path)
+    }
+}
+
 /// The edges from owner uids to dependents, and the terminating objects by uid.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
@@ -64,6 +71,8 @@ pub(super) struct Watched {
     pub owners: RemoteOwners,
     /// Objects with an owner whose kind was not served when they were looked at.
     unserved: BTreeSet<ObjectRef>,
+    /// Objects that stay because an owner at an aggregated server is absent whose end nobody has seen.
+    pub undecided: BTreeSet<ObjectRef>,
 }
 
 impl Watched {
@@ -93,6 +102,15 @@ impl Watched {
     /// Has `object` looked at again when other kinds are served.
     pub(super) fn await_kinds(&mut self, object: ObjectRef) {
         self.unserved.insert(object);
+    }
+
+    /// Notes whether `object` stays because an owner is absent whose end nobody has seen.
+    pub(super) fn note_undecided(&mut self, object: &ObjectRef, is_undecided: bool) {
+        if is_undecided {
+            self.undecided.insert(object.clone());
+        } else if !self.undecided.is_empty() {
+            self.undecided.remove(object);
+        }
     }
 
     /// Takes all objects of a storage resource in, or out. Those that are queued are found to be of no interest when they are due.
@@ -125,8 +143,11 @@ impl Derived for Watched {
                 self.queue.add(&object, SETTLE);
             }
         }
-        if change.new.is_none() {
-            self.unserved.remove(&ObjectRef { storage: source.clone(), path: change.path.clone() });
+        let is_any_noted = !self.unserved.is_empty() || !self.undecided.is_empty();
+        if is_any_noted && change.new.as_ref().is_none_or(|new| new.index.owners.is_empty()) {
+            let object = ObjectRef { storage: source.clone(), path: change.path.clone() };
+            self.note_undecided(&object, false);
+            self.unserved.remove(&object);
         }
     }
 
@@ -134,6 +155,7 @@ impl Derived for Watched {
     fn rebuild(&mut self, state: &State) {
         self.graph = Graph::default();
         self.unserved.clear();
+        self.undecided.clear();
         for storage in self.storages.clone() {
             self.take_over(&storage, state, true);
         }

@@ -19,10 +19,12 @@ mod elsewhere;
 mod graph;
 mod misplaced;
 mod ownership;
+mod questions;
 mod remote_owners;
 mod sightings;
 #[cfg(test)]
 mod tests;
+mod undecided;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -40,8 +42,10 @@ use self::elsewhere::Holds;
 use self::graph::{ObjectRef, Watched};
 use self::misplaced::{CrossNamespaceOwner, report};
 use self::ownership::Ownership;
-use self::remote_owners::{AGAIN, ASKED_ALREADY, Answer, Asked, Asking, Question};
-use self::sightings::Sightings;
+use self::questions::Asking;
+use self::remote_owners::{AGAIN, Answer, Asked, Begun, Question};
+pub(super) use self::sightings::Sightings;
+use self::undecided::{Keeper, Undecided};
 use super::client::{Client, Moment, Place, Propagation, for_each, is_overtaken};
 use super::queue::Queue;
 use super::turns::{SETTLE, Turns};
@@ -76,20 +80,24 @@ const CONCURRENT_WRITES_MAX: usize = 32;
 /// Tries to delete an object that keeps changing in ways that do not matter here; then it is decided on again.
 const TRIES_MAX: usize = 4;
 
-/// Time after which an owner is looked at again that dependents at aggregated servers keep.
-const HELD: Duration = Duration::from_secs(1);
+/// Longest wait for the answers to the questions for one object. A server that hangs has none much sooner.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Storage resources that the collector leaves out.
 const IGNORED: [&str; 1] = ["events"];
 
-/// Collects garbage, here and at aggregated servers. Completes only with an error.
-pub(super) async fn run<S: Store>(client: &Client<S>) -> Result<Infallible, ApiError> {
+/// Collects garbage, here and at aggregated servers. Completes only with an error. `sightings`: what this process saw at aggregated
+/// servers while it led before.
+pub(super) async fn run<S: Store>(
+    client: &Client<S>,
+    sightings: &Arc<Mutex<Sightings>>,
+) -> Result<Infallible, ApiError> {
     client.newest().await?;
+    sightings.lock().resume(client.store().elapsed());
     let holds = Holds::default();
     elsewhere::begin(client, &holds).await;
-    let sightings = Arc::default();
-    let here = Box::pin(collect(client, &holds, &sightings));
-    let elsewhere = Box::pin(elsewhere::run(client, &holds, &sightings));
+    let here = Box::pin(collect(client, &holds, sightings));
+    let elsewhere = Box::pin(elsewhere::run(client, &holds, sightings));
     select(here, elsewhere).await.factor_first().0
 }
 
@@ -104,11 +112,12 @@ async fn collect<S: Store>(
     let served = client.follow();
     let storages = storages(served.seen());
     let (places, asking) = (Semaphore::new(CONCURRENT_WRITES_MAX), Asking::new());
-    let mut turns: Turns<'_, S, Ended> = Turns::new(store, storages.iter().cloned()).following(served);
+    let mut turns: Turns<'_, S, Work> = Turns::new(store, storages.iter().cloned()).following(served);
     let mut follower = Follower::new(Watched::new(storages, store.elapsed()), &client.newest().await?);
     follower.value_mut().owners.share(sightings);
     follower.value_mut().queue.measure(client.figures().queue("garbage_collector"));
-    let mut writes_under_way = 0;
+    let (mut writes_under_way, mut undecided) = (0, Undecided::new(Keeper::Cluster));
+    turns.start(released(holds));
     loop {
         let queue = &mut follower.value_mut().queue;
         queue.advance(store.elapsed());
@@ -116,8 +125,17 @@ async fn collect<S: Store>(
         let ended = turns.next(due).await;
         queue.advance(store.elapsed());
         for work in ended {
-            writes_under_way -= work.writes;
-            end(client, follower.value_mut(), work);
+            match work {
+                Work::Ended(work) => {
+                    writes_under_way -= work.writes;
+                    end(client, follower.value_mut(), work);
+                }
+                Work::Released(owners) => {
+                    let queue = &mut follower.value_mut().queue;
+                    owners.iter().for_each(|owner| queue.add(owner, Duration::ZERO));
+                    turns.start(released(holds));
+                }
+            }
         }
         follow(&mut turns, &mut follower, store);
         for _ in 0..BATCHES_PER_TURN {
@@ -141,11 +159,19 @@ async fn collect<S: Store>(
                 turns.start(carry_out(client, (&places, &asking), decided));
             }
         }
+        let all = &follower.value().undecided;
+        undecided
+            .set(all.len(), client.moment(), || all.first().map(ObjectRef::to_string).unwrap_or_default());
     }
 }
 
+/// Waits for owners that no dependent at aggregated servers keeps any more.
+async fn released(holds: &Holds) -> Work {
+    Work::Released(holds.released().await)
+}
+
 /// Takes in the changes of objects, and those of what is served.
-fn follow<S: Store>(turns: &mut Turns<'_, S, Ended>, follower: &mut Follower<Watched>, store: &S) {
+fn follow<S: Store>(turns: &mut Turns<'_, S, Work>, follower: &mut Follower<Watched>, store: &S) {
     let storages = turns.newly_served().map(|served| storages(&served));
     if let Some(storages) = &storages {
         turns.hear(storages.clone());
@@ -183,6 +209,13 @@ struct Decided {
     as_of: Revision,
 }
 
+/// Ended work.
+enum Work {
+    Ended(Ended),
+    /// Owners to decide on, which dependents at aggregated servers kept until now.
+    Released(Vec<ObjectRef>),
+}
+
 /// Ended work for one object.
 struct Ended {
     cause: ObjectRef,
@@ -209,13 +242,21 @@ fn decide_all<S: Store>(
             queue.put_back(&cause, Duration::ZERO);
             continue;
         }
-        let view = View { state, graph: &watched.graph, registry, owners: &watched.owners, holds };
+        let view = View {
+            state,
+            graph: &watched.graph,
+            registry,
+            owners: &watched.owners,
+            holds,
+            now: client.store().elapsed(),
+            // date: when deletions began.
+            now_ms: client.now_ms(),
+        };
         match view.decide(&cause) {
             Ok(Decision { questions, .. }) if !questions.is_empty() => {
-                let questions = watched.owners.begin(questions);
-                match questions.is_empty() {
-                    true => watched.queue.put_back(&cause, ASKED_ALREADY),
-                    false => all.push(Decided {
+                match watched.owners.begin(questions) {
+                    Begun::After(wait) => watched.queue.put_back(&cause, wait),
+                    Begun::Ask(questions) => all.push(Decided {
                         cause,
                         actions: Vec::new(),
                         misplaced: None,
@@ -224,15 +265,8 @@ fn decide_all<S: Store>(
                     }),
                 }
             }
-            Ok(Decision {
-                actions,
-                look,
-                misplaced,
-                unserved,
-                is_owned_elsewhere,
-                is_held_elsewhere,
-                ..
-            }) => {
+            Ok(Decision { actions, look, misplaced, unserved, is_owned_elsewhere, is_undecided, .. }) => {
+                watched.note_undecided(&cause, is_undecided);
                 if unserved {
                     watched.await_kinds(cause.clone());
                 }
@@ -240,8 +274,9 @@ fn decide_all<S: Store>(
                 look.iter().for_each(|next| queue.add(next, Duration::ZERO));
                 if actions.is_empty() && misplaced.is_none() {
                     queue.done(&cause);
-                    let again = is_held_elsewhere.then_some(HELD).or(is_owned_elsewhere.then_some(AGAIN));
-                    again.iter().for_each(|wait| queue.add(&cause, *wait));
+                    if is_owned_elsewhere {
+                        queue.add(&cause, AGAIN);
+                    }
                     continue;
                 }
                 writes += actions.len();
@@ -265,11 +300,11 @@ async fn carry_out<S: Store>(
     client: &Client<S>,
     (places, asking): (&Semaphore, &Asking),
     decided: Decided,
-) -> Ended {
+) -> Work {
     let Decided { cause, actions, misplaced, questions, as_of } = decided;
     if !questions.is_empty() {
-        let answers = asking.ask_all(client, questions).await;
-        return Ended { cause, writes: 0, next: None, result: Ok(()), answers, as_of };
+        let answers = asking.ask_all(client, questions, PATIENCE).await;
+        return Work::Ended(Ended { cause, writes: 0, next: None, result: Ok(()), answers, as_of });
     }
     let writes = actions.len();
     if let Some(misplaced) = misplaced {
@@ -285,7 +320,7 @@ async fn carry_out<S: Store>(
     // A failure counts for more than a write that was overtaken.
     let errors = written.await.into_iter().filter_map(Result::err);
     let result = errors.min_by_key(is_overtaken).map_or(Ok(()), Err);
-    Ended { cause, writes, next, result, answers: Vec::new(), as_of }
+    Work::Ended(Ended { cause, writes, next, result, answers: Vec::new(), as_of })
 }
 
 /// Takes in the result of the work for one object.

@@ -1,11 +1,14 @@
 //! Owner references and finalizers of a stored object.
 //!
-//! Owns decoding only these two fields of its metadata: everything else is skipped over.
+//! Owns decoding only these fields of its metadata, and the beginning of its deletion: everything else is skipped over.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use orch_raft::Object;
 use serde::Deserialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use orch_rules::validate::tree::{Tree, set};
 use orch_schema::value::Value;
@@ -21,6 +24,7 @@ pub(super) const ORPHAN: &str = "orphan";
 pub(super) struct Ownership {
     finalizers: Vec<String>,
     owner_references: Vec<Value>,
+    deletion_timestamp: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -41,6 +45,17 @@ impl Ownership {
     /// The owner references, as stored.
     pub(super) fn references(&self) -> &[Value] {
         &self.owner_references
+    }
+
+    /// Time since the beginning of the object's deletion at `now_ms`, in milliseconds since 1970; zero where it is not being deleted.
+    pub(super) fn deleting_for(&self, now_ms: u64) -> Duration {
+        let began = self.deletion_timestamp.as_deref();
+        // date: of objects.
+        let began = began.and_then(|text| OffsetDateTime::parse(text, &Rfc3339).ok());
+        let began = began.and_then(|began| u64::try_from(began.unix_timestamp()).ok());
+        began.map_or(Duration::ZERO, |began| {
+            Duration::from_millis(now_ms).saturating_sub(Duration::from_secs(began))
+        })
     }
 
     /// Whether the object has `finalizer`.

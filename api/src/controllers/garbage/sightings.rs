@@ -1,18 +1,26 @@
 //! Owners at aggregated servers that were seen there.
 //!
-//! Owns which uids a server showed, as digests: an owner counts as gone only where this leader once saw it, so that a server that was
+//! Owns which uids a server showed, as digests: an owner counts as gone only where this process once saw it, so that a server that was
 //! restored, was reinstalled or lies, and an owner that is yet to come, take no dependents along. One that was seen with the finalizer
 //! `orphan`, or first seen while it was being deleted otherwise than in the foreground, never counts as gone.
+//!
+//! A process that leads again goes on with what it saw, unless it has not looked for [`BLIND_MAX`]: an owner may have gone with `orphan`
+//! since, which another leader saw.
 //!
 //! The bound is that of [`SIGHTINGS_MAX`]; dependents of owners beyond it stay.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use super::remote_owners::{Answer, Question};
 use crate::follow::Digest;
 
 /// Owners that are remembered, of 60 bytes each.
 const SIGHTINGS_MAX: usize = 1 << 16;
+
+/// Longest time without a look after which sightings still count: that between two looks of one leader, of which the second takes all of
+/// its time.
+const BLIND_MAX: Duration = Duration::from_secs(120);
 
 /// How an owner was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,17 +30,32 @@ enum Sighting {
     Orphaning,
 }
 
-/// The owners that were seen. Those of one leader share it, whoever asked.
+/// The owners that were seen. All loops of a process share it, whoever asked.
 #[derive(Debug, Default)]
-pub(super) struct Sightings {
+pub(in crate::controllers) struct Sightings {
     /// By group, place and uid of those with dependents, by group and uid of those that orphan: a server shows one object in several
     /// versions, and a uid that a dependent names in another place is not the one that was seen.
     seen: HashMap<Digest, Sighting>,
     /// The same, oldest first.
     order: VecDeque<Digest>,
+    /// When this process looked last, on the clock of the store's sleep.
+    looked: Duration,
 }
 
 impl Sightings {
+    /// Begins a time of leading at `now`.
+    pub(super) fn resume(&mut self, now: Duration) {
+        if now.saturating_sub(self.looked) > BLIND_MAX {
+            self.seen.clear();
+            self.order.clear();
+        }
+    }
+
+    /// Notes that all servers were looked at.
+    pub(super) fn note_look(&mut self, now: Duration) {
+        self.looked = now;
+    }
+
     /// Takes in the answer to `question`.
     pub(super) fn note(&mut self, question: &Question, answer: &Answer) {
         let Answer::Found { uid, is_terminating, is_waiting, is_orphaning } = answer else { return };
@@ -114,5 +137,17 @@ mod tests {
         let mut sightings = Sightings::default();
         (0..100).for_each(|_| sightings.note(&question("v1.x", "n"), &found("a", ORPHANING)));
         assert_eq!((sightings.order.len(), sightings.seen.len()), (1, 1));
+    }
+
+    #[test]
+    fn sightings_outlive_a_short_time_in_which_another_process_leads() {
+        let mut sightings = Sightings::default();
+        sightings.resume(Duration::from_secs(1_000));
+        sightings.note(&question("v1.x", "n"), &found("a", LIVE));
+        sightings.note_look(Duration::from_secs(1_000));
+        sightings.resume(Duration::from_secs(1_000) + BLIND_MAX);
+        assert!(sightings.took_along(&question("v1.x", "n"), "a"));
+        sightings.resume(Duration::from_secs(1_001) + BLIND_MAX);
+        assert!(!sightings.took_along(&question("v1.x", "n"), "a"), "it may have orphaned since");
     }
 }

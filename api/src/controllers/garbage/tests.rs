@@ -30,12 +30,12 @@ async fn delete_owner(fixture: &Fixture, options: Value, seconds: u64) {
         fixture.delete("configmaps", "n/o", options).await;
         fixture.store().sleep(Duration::from_secs(seconds)).await;
     };
-    fixture.beside(run(&client), steps).await;
+    fixture.beside(run(&client, &Arc::default()), steps).await;
 }
 
 async fn run_for(fixture: &Fixture, seconds: u64) {
     let client = fixture.client();
-    fixture.while_running(run(&client), seconds).await;
+    fixture.while_running(run(&client, &Arc::default()), seconds).await;
 }
 
 fn policy(name: &str) -> Value {
@@ -85,7 +85,7 @@ async fn foreground_keeps_the_owner_until_its_dependents_are_gone() {
         fixture.merge("secrets", "n/d-7", json!({"metadata": {"finalizers": null}})).await;
         fixture.store().sleep(Duration::from_secs(3)).await;
     };
-    fixture.beside(run(&client), steps).await;
+    fixture.beside(run(&client, &Arc::default()), steps).await;
     assert!(!fixture.exists("configmaps", "n/o"));
 }
 
@@ -173,7 +173,7 @@ async fn the_last_policy_named_before_the_first_look_holds() {
         fixture.delete("configmaps", "n/o", policy("Orphan")).await;
         fixture.store().sleep(Duration::from_secs(3)).await;
     };
-    fixture.beside(run(&client), steps).await;
+    fixture.beside(run(&client, &Arc::default()), steps).await;
     assert!(!fixture.exists("configmaps", "n/o"));
     assert!(fixture.exists("secrets", "n/d-0"));
 }
@@ -204,7 +204,7 @@ async fn time_of(policy_name: &str, levels: usize, width: usize) -> Duration {
         }
         took = store.elapsed() - began;
     };
-    fixture.beside(run(&client), steps).await;
+    fixture.beside(run(&client, &Arc::default()), steps).await;
     took
 }
 
@@ -235,7 +235,7 @@ async fn a_deletion_that_hangs_holds_up_no_other() {
         fixture.delete("configmaps", "n/next", json!({})).await;
         fixture.store().sleep(Duration::from_millis(100)).await;
     };
-    fixture.beside(run(&client), steps).await;
+    fixture.beside(run(&client, &Arc::default()), steps).await;
     let left = ["a", "hung", "z", "later"].map(|name| fixture.exists("secrets", &format!("n/{name}")));
     assert_eq!(left, [false, true, false, false]);
 }
@@ -264,7 +264,7 @@ async fn many_deletions_are_looked_at_in_batches() {
         }
         fixture.store().sleep(Duration::from_secs(1)).await;
     };
-    fixture.beside(run(&client), steps).await;
+    fixture.beside(run(&client, &Arc::default()), steps).await;
     assert!(fixture.state().collection("secrets").is_empty());
     let barriers = scripted.lag.barriers.load(Ordering::Relaxed);
     assert!(barriers < 20, "{barriers} read barriers, and as many batches, for 1000 owners");
@@ -287,7 +287,7 @@ async fn a_dependent_that_comes_too_late_is_collected() {
             .await;
         fixture.store().sleep(Duration::from_secs(3)).await;
     };
-    fixture.beside(run(&client), steps).await;
+    fixture.beside(run(&client, &Arc::default()), steps).await;
     assert!(!fixture.exists("pods", "n/late"));
 }
 
@@ -394,7 +394,7 @@ async fn leaders_that_change_all_the_time_come_to_the_same_end() {
             // A run may stop before its first write, or in the middle of its writes.
             let client = fixture.client();
             let lead = fixture.store().sleep(Duration::from_millis(900 + 60 * (step % 7)));
-            fixture.beside(run(&client), lead).await;
+            fixture.beside(run(&client, &Arc::default()), lead).await;
         }
         assert!(!fixture.exists("configmaps", "n/o"), "{name}");
         let kept = usize::from(name == "Orphan");
@@ -503,7 +503,7 @@ async fn a_dependent_of_an_aggregated_owner_stays_until_the_live_server_says_tha
         later().await;
         assert!(!fixture.exists("secrets", "n/d"));
     };
-    fixture.beside(run(&client), steps).await;
+    fixture.beside(run(&client, &Arc::default()), steps).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -527,5 +527,5 @@ async fn dependents_of_one_aggregated_owner_ask_once_and_another_uid_is_another_
         sleep(AGAIN.as_secs() + 5).await;
         assert!(fixture.state().collection("secrets").is_empty());
     };
-    fixture.beside(run(&client), steps).await;
+    fixture.beside(run(&client, &Arc::default()), steps).await;
 }

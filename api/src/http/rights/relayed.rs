@@ -1,7 +1,7 @@
-//! The right to a watch that another server answers.
+//! The right to an answer of another server: a watch, a connection that left HTTP, or any other answer that takes long.
 //!
 //! Owns asking again, as for watches of this server, whether the request would still be let in; the bytes that come are the
-//! other server's. Such watches are few, and each asks for itself.
+//! other server's. Such requests are few, and each asks for itself; one that is answered within a minute asks nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,49 +17,81 @@ use crate::follow::Applied;
 use crate::gate::NotAdmitted;
 use crate::pipeline::Pipeline;
 
-/// Credential and attributes that a watch of an aggregated server was authorized with.
+/// Credential and attributes that a request to an aggregated server was authorized with.
 pub(in crate::http) struct RelayedRight {
     credential: Credential,
-    verb: Box<str>,
-    group: Box<str>,
-    version: Box<str>,
-    resource: Box<str>,
-    subresource: Box<str>,
-    namespace: Box<str>,
-    name: Box<str>,
-    field_selector: Box<str>,
-    label_selector: Box<str>,
+    asked: Asked,
 }
 
-impl RelayedRight {
-    /// That of a request with `credential` that was let in with `attributes`.
-    pub(in crate::http) fn of(credential: Credential, attributes: ResourceAttributes<'_>) -> RelayedRight {
-        RelayedRight {
-            credential,
-            verb: attributes.verb.into(),
-            group: attributes.group.into(),
-            version: attributes.version.into(),
-            resource: attributes.resource.into(),
-            subresource: attributes.subresource.into(),
-            namespace: attributes.namespace.into(),
-            name: attributes.name.into(),
-            field_selector: attributes.field_selector.into(),
-            label_selector: attributes.label_selector.into(),
+/// Attributes that outlive their request.
+enum Asked {
+    Resource {
+        verb: Box<str>,
+        group: Box<str>,
+        version: Box<str>,
+        resource: Box<str>,
+        subresource: Box<str>,
+        namespace: Box<str>,
+        name: Box<str>,
+        field_selector: Box<str>,
+        label_selector: Box<str>,
+    },
+    Path {
+        verb: Box<str>,
+        path: Box<str>,
+    },
+}
+
+impl Asked {
+    fn of(attributes: Attributes<'_>) -> Asked {
+        match attributes {
+            Attributes::Resource(attributes) => Asked::Resource {
+                verb: attributes.verb.into(),
+                group: attributes.group.into(),
+                version: attributes.version.into(),
+                resource: attributes.resource.into(),
+                subresource: attributes.subresource.into(),
+                namespace: attributes.namespace.into(),
+                name: attributes.name.into(),
+                field_selector: attributes.field_selector.into(),
+                label_selector: attributes.label_selector.into(),
+            },
+            Attributes::Path { verb, path } => Asked::Path { verb: verb.into(), path: path.into() },
         }
     }
 
     fn attributes(&self) -> Attributes<'_> {
-        Attributes::Resource(ResourceAttributes {
-            verb: &self.verb,
-            group: &self.group,
-            version: &self.version,
-            resource: &self.resource,
-            subresource: &self.subresource,
-            namespace: &self.namespace,
-            name: &self.name,
-            field_selector: &self.field_selector,
-            label_selector: &self.label_selector,
-        })
+        match self {
+            Asked::Resource {
+                verb,
+                group,
+                version,
+                resource,
+                subresource,
+                namespace,
+                name,
+                field_selector,
+                label_selector,
+            } => Attributes::Resource(ResourceAttributes {
+                verb,
+                group,
+                version,
+                resource,
+                subresource,
+                namespace,
+                name,
+                field_selector,
+                label_selector,
+            }),
+            Asked::Path { verb, path } => Attributes::Path { verb, path },
+        }
+    }
+}
+
+impl RelayedRight {
+    /// That of a request with `credential` that was let in with `attributes`.
+    pub(in crate::http) fn of(credential: Credential, attributes: Attributes<'_>) -> RelayedRight {
+        RelayedRight { credential, asked: Asked::of(attributes) }
     }
 
     /// Completes when the right is lost, or is not decided for too long, or the node stops.
@@ -84,7 +116,7 @@ impl RelayedRight {
                     }
                 }
                 Err(error @ NotAdmitted::Refused(_)) => {
-                    tracing::debug!(credential = ?self.credential, %error, "the right to a watch of another server is lost");
+                    tracing::debug!(credential = ?self.credential, %error, "the right to an answer of another server is lost");
                     return;
                 }
             }
@@ -94,6 +126,6 @@ impl RelayedRight {
     async fn is_held_still<S: Store>(&self, pipeline: &Pipeline<S>) -> Result<(), NotAdmitted> {
         let (applied, exchange) = (Applied::of(&pipeline.store), Exchange::internal());
         let at = Moment { applied: &applied, now: pipeline.ambient.now(), remarks: &exchange };
-        pipeline.gate.admits_still(&self.credential, self.attributes(), at).await
+        pipeline.gate.admits_still(&self.credential, self.asked.attributes(), at).await
     }
 }

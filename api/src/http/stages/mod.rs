@@ -32,7 +32,7 @@ use super::Api;
 use super::body::Upload;
 use super::deadline::check_timeout;
 use crate::error::ApiError;
-use crate::request::{TargetPath, parse_path};
+use crate::request::{TargetPath, Verb, parse_path};
 
 pub(super) use self::answered::status_response;
 pub(super) use self::arrived::Arrived;
@@ -109,7 +109,9 @@ impl<S: Store> Api<S> {
     ) -> Result<Response<Body>, ApiError> {
         let resolved = authenticated.resolve_resource(info);
         let mut under_way = self.measure_begin(resolved.arrived(), info, resolved.route().endpoint());
-        self.keep_credential(&resolved, info.verb);
+        if info.verb == Some(Verb::Watch) {
+            self.keep_credential(&resolved);
+        }
         let authorized = self.authorize_resource(resolved).await?;
         if authorized.arrived().measured().get().is_none() {
             // Only the newest definitions lead there.
@@ -137,7 +139,7 @@ impl<S: Store> Api<S> {
         };
         let verb = arrived.method.as_str().to_ascii_lowercase();
         let resolved = authenticated.resolve_remote(info.as_ref(), &verb, remote);
-        self.keep_credential(&resolved, info.as_ref().and_then(|info| info.verb));
+        self.keep_credential(&resolved);
         let authorized = self.authorize_remote(resolved).await?;
         self.relay(&authorized, upload).await
     }

@@ -211,10 +211,10 @@ impl<'a> Route<'a> for RemoteRoute<'a> {
 }
 
 impl<S: Store> Api<S> {
-    /// Keeps the credential of a watch, which is asked for it again.
-    pub(super) fn keep_credential<R>(&self, resolved: &Resolved<'_, R>, verb: Option<Verb>) {
+    /// Keeps the credential of a request whose right is asked for again.
+    pub(super) fn keep_credential<R>(&self, resolved: &Resolved<'_, R>) {
         let arrived = resolved.arrived;
-        if let (Some(Verb::Watch), Some(peer)) = (verb, arrived.peer.as_ref()) {
+        if let Some(peer) = arrived.peer.as_ref() {
             let credential = self.pipeline.gate.credential(peer, &arrived.headers, &resolved.user);
             arrived.exchange.set_credential(credential);
         }

@@ -292,41 +292,87 @@ async fn a_watch_of_another_server_ends_with_the_right_to_it() {
     let endless = Scripted { is_endless: true, ..Scripted::default() };
     let (server, _, _) = server(endless, "True").await;
     let_zoe_get_things(&server).await;
-    let watching =
-        json!({"rules": [{"verbs": ["watch"], "apiGroups": ["a.example.com"], "resources": ["things"]}]});
-    let rbac = "/apis/rbac.authorization.orch.io/v1";
-    assert_eq!(server.merge(&format!("{rbac}/clusterroles/r"), watching).await.code, StatusCode::OK);
+    let_zoe(&server, &["watch"]).await;
     let (path, zoe) = (format!("{THINGS}?watch=true"), [("impersonate-user", "zoe")]);
     let answer = server.open(Method::GET, &path, &zoe, Body::empty()).await;
     assert_eq!(answer.status(), StatusCode::OK);
     let mut body = Box::pin(answer.into_body().collect());
     let early = tokio::time::timeout(Duration::from_secs(600), &mut body).await;
     assert!(early.is_err(), "it goes on while the right is there");
-    assert_eq!(server.delete(&format!("{rbac}/clusterrolebindings/b")).await.code, StatusCode::OK);
+    take_all_from_zoe(&server).await;
     let ended = tokio::time::timeout(Duration::from_secs(61), body).await.unwrap();
     assert_eq!(ended.unwrap().to_bytes(), "text");
     let refused = server.open(Method::GET, &path, &zoe, Body::empty()).await;
     assert_eq!(refused.status(), StatusCode::FORBIDDEN);
 }
 
+/// Lets the user `zoe`, who may get things, apply these verbs to them, too.
+async fn let_zoe(server: &Server, verbs: &[&str]) {
+    let rules = json!({"rules": [{"verbs": verbs.to_vec(), "apiGroups": ["a.example.com"], "resources": ["things"]}]});
+    let role = "/apis/rbac.authorization.orch.io/v1/clusterroles/r";
+    assert_eq!(server.merge(role, rules).await.code, StatusCode::OK);
+}
+
+async fn take_all_from_zoe(server: &Server) {
+    let binding = "/apis/rbac.authorization.orch.io/v1/clusterrolebindings/b";
+    assert_eq!(server.delete(binding).await.code, StatusCode::OK);
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_left_http_ends_with_the_right_to_it() {
+async fn a_connection_that_left_http_ends_with_the_right_to_it() {
     let (server, scripted, _) = server(Scripted::default(), "True").await;
     let_zoe_get_things(&server).await;
-    let watching = json!({"rules": [{"verbs": ["watch", "list"], "apiGroups": ["a.example.com"], "resources": ["things"]}]});
-    let rbac = "/apis/rbac.authorization.orch.io/v1";
-    assert_eq!(server.merge(&format!("{rbac}/clusterroles/r"), watching).await.code, StatusCode::OK);
+    let_zoe(&server, &["watch", "list"]).await;
     let headers = [("impersonate-user", "zoe"), ("connection", "upgrade"), ("upgrade", "websocket")];
-    let ends = async |path: &str| {
-        server.send(Method::GET, path, &headers, Body::empty()).await;
-        scripted.ends.lock().pop()
+    let mut ends = Vec::new();
+    for path in [format!("{THINGS}?watch=true"), THINGS.to_owned()] {
+        server.send(Method::GET, &path, &headers, Body::empty()).await;
+        ends.push(scripted.ends.lock().pop().unwrap());
+    }
+    let mut ends = futures::future::join_all(ends);
+    let early = tokio::time::timeout(Duration::from_secs(600), &mut ends).await;
+    assert!(early.is_err(), "they go on while the right is there");
+    take_all_from_zoe(&server).await;
+    tokio::time::timeout(Duration::from_secs(61), ends).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_answer_breaks_off_with_the_right_to_it() {
+    let endless = Scripted { is_endless: true, ..Scripted::default() };
+    let (server, _, _) = server(endless, "True").await;
+    let_zoe_get_things(&server).await;
+    let zoe = [("impersonate-user", "zoe")];
+    for path in [format!("{THINGS}/x"), "/apis/a.example.com/v1".to_owned()] {
+        let answer = server.open(Method::GET, &path, &zoe, Body::empty()).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        let mut body = Box::pin(answer.into_body().collect());
+        let early = tokio::time::timeout(Duration::from_secs(600), &mut body).await;
+        assert!(early.is_err(), "it goes on while the right is there");
+        take_all_from_zoe(&server).await;
+        let ended = tokio::time::timeout(Duration::from_secs(61), body).await.unwrap();
+        assert!(ended.is_err(), "{path}: a part is not taken for the whole");
+        let group = "rbac.authorization.orch.io";
+        let binding = json!({
+            "metadata": {"name": "b"},
+            "subjects": [{"kind": "User", "apiGroup": group, "name": "zoe"}],
+            "roleRef": {"kind": "ClusterRole", "apiGroup": group, "name": "r"},
+        });
+        server.create(&format!("/apis/{group}/v1/clusterrolebindings"), binding).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_stops_ends_watches_of_other_servers_and_no_other_answers() {
+    let endless = Scripted { is_endless: true, ..Scripted::default() };
+    let (server, _, _) = server(endless, "True").await;
+    let body = async |path: &str| {
+        let answer = server.open(Method::GET, path, &[], Body::empty()).await;
+        Box::pin(answer.into_body().collect())
     };
-    assert!(ends(THINGS).await.is_none(), "no watch");
-    let mut end = ends(&format!("{THINGS}?watch=true")).await.unwrap();
-    let early = tokio::time::timeout(Duration::from_secs(600), &mut end).await;
-    assert!(early.is_err(), "it goes on while the right is there");
-    assert_eq!(server.delete(&format!("{rbac}/clusterrolebindings/b")).await.code, StatusCode::OK);
-    tokio::time::timeout(Duration::from_secs(61), end).await.unwrap();
+    let (watch, list) = (body(&format!("{THINGS}?watch=true")).await, body(THINGS).await);
+    server.stopping.cancel();
+    assert!(tokio::time::timeout(Duration::from_secs(1), watch).await.unwrap().is_ok());
+    assert!(tokio::time::timeout(Duration::from_secs(1), list).await.is_err());
 }
 
 #[tokio::test]

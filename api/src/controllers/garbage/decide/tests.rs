@@ -19,7 +19,9 @@ fn decided(fixture: &Fixture, object: &str) -> Vec<String> {
     let graph = &watched.value().graph;
     let owners = RemoteOwners::default();
     let holds = Holds::default();
-    let view = View { state: &state, graph, registry: &registry, owners: &owners, holds: &holds };
+    let (now, now_ms) = (std::time::Duration::ZERO, fixture.now_ms());
+    let view =
+        View { state: &state, graph, registry: &registry, owners: &owners, holds: &holds, now, now_ms };
     let object = ObjectRef { storage: storage.into(), path: path.into() };
     let Decision { actions, look, .. } = view.decide(&object).unwrap();
     let actions = actions.into_iter().map(|action| match action.write {

@@ -191,3 +191,26 @@ impl Dependent {
         is_done
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_up_to_the_objects_of_a_page_and_no_further() {
+        let list = |items: usize, rest: &str| {
+            let items = vec!["{}"; items].join(",");
+            format!("{{\"kind\":\"ThingList\",\"items\":[{items}{rest}]}}")
+        };
+        let read = |text: &str, objects_max| Page::read(text.as_bytes(), objects_max).map(|_| ());
+        assert_eq!(read(&list(PAGE_OBJECTS, ""), PAGE_OBJECTS), Ok(()));
+        assert_eq!(read(&list(3, ""), 2), Err("its pages have more objects than they were asked for"));
+        // What is behind the bound is not read: not even that it is no JSON.
+        let error = serde_json::from_str::<List>(&list(PAGE_OBJECTS + 1, ",garbage")).err().unwrap();
+        assert!(error.to_string().starts_with("more objects than were asked for"), "{error}");
+        assert_eq!(
+            serde_json::from_str::<List>("{\"items\":null}").unwrap().items.map(|items| items.len()),
+            None
+        );
+    }
+}

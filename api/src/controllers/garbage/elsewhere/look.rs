@@ -16,11 +16,12 @@ use orch_raft::Store;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::super::remote_owners::{Answer, Asking, Question};
+use super::super::questions::Asking;
+use super::super::remote_owners::{Answer, Question};
 use super::super::sightings::Sightings;
 use super::dependent::{Dependent, Page};
 use super::ends::Ends;
-use super::verdict::{Known, Rules, Verdict};
+use super::verdict::{Judged, Known, Rules, Verdict};
 use crate::aggregation::{Remote, segment};
 use crate::controllers::api_services::asking::ask_unread;
 use crate::controllers::client::Client;
@@ -42,6 +43,9 @@ const WRITES_MAX: usize = 500;
 /// Questions to other servers for one page. Dependents of other owners stay until a later look.
 const QUESTIONS_MAX: usize = 64;
 
+/// Time for the questions for one page: a slow server of owners does not take all of a look at another one.
+const QUESTIONS_TIME_MAX: Duration = Duration::from_secs(10);
+
 /// Bytes of the token of the next page, which is sent back in a path.
 const CONTINUE_BYTES_MAX: usize = 4096;
 
@@ -54,6 +58,8 @@ pub(super) struct Look<'a, S> {
     pub(super) rules: Rules<'a>,
     pub(super) ends: &'a Mutex<Follower<Ends>>,
     pub(super) sightings: &'a Mutex<Sightings>,
+    /// The places of questions, of all servers that are looked at.
+    pub(super) asking: &'a Asking,
     /// Decoding a page takes many times its bytes: pages are decoded one at a time.
     pub(super) decoding: &'a Semaphore,
 }
@@ -71,6 +77,10 @@ pub(super) struct Outcome {
     pub(super) named: BTreeSet<String>,
     /// The reason why it is not known what else it keeps; `None`: all of it was looked at.
     pub(super) partial: Option<&'static str>,
+    /// Dependents that stay because an owner is absent whose end nobody has seen.
+    pub(super) undecided: usize,
+    /// One of them, as `RESOURCE NAMESPACE/NAME`.
+    pub(super) undecided_one: Option<String>,
     /// Where the next look begins; `None`: at the first resource.
     pub(super) stopped: Option<Place>,
     /// The resource behind the one that is looked at.
@@ -118,7 +128,6 @@ impl<S: Store> Look<'_, S> {
         begin: Option<Place>,
         outcome: &mut Outcome,
     ) -> Result<(), ApiError> {
-        let asking = Asking::new();
         // few: the resources of one group and version, once a look.
         let at = begin.as_ref().and_then(|(resource, _)| resources.iter().position(|own| own == resource));
         let mut token = String::new();
@@ -128,7 +137,7 @@ impl<S: Store> Look<'_, S> {
         }
         for (at, resource) in resources.iter().enumerate().skip(at.unwrap_or(0)) {
             outcome.next = next_of(resources, at);
-            if !self.at_resource((remote, &asking), resource, std::mem::take(&mut token), outcome).await? {
+            if !self.at_resource(remote, resource, std::mem::take(&mut token), outcome).await? {
                 return Ok(());
             }
         }
@@ -139,7 +148,7 @@ impl<S: Store> Look<'_, S> {
     /// Looks at the objects of `resource` from the page `next` on. Whether the server is to be asked further.
     async fn at_resource(
         &self,
-        (remote, asking): (&Remote, &Asking),
+        remote: &Remote,
         resource: &str,
         mut next: String,
         outcome: &mut Outcome,
@@ -165,7 +174,7 @@ impl<S: Store> Look<'_, S> {
                     return Ok(true);
                 }
             };
-            let is_whole = self.collect((remote, asking), resource, page.dependents, outcome).await?;
+            let is_whole = self.collect(remote, resource, page.dependents, outcome).await?;
             if !is_whole {
                 outcome.partial = Some("it has too much to be deleted in one look");
                 return Ok(false);
@@ -215,7 +224,7 @@ impl<S: Store> Look<'_, S> {
     /// Judges `dependents`, objects of `resource`, and writes. `false`: there are more to write to than one look may.
     async fn collect(
         &self,
-        (remote, asking): (&Remote, &Asking),
+        remote: &Remote,
         resource: &str,
         dependents: Vec<Dependent>,
         outcome: &mut Outcome,
@@ -223,10 +232,13 @@ impl<S: Store> Look<'_, S> {
         if dependents.is_empty() {
             return Ok(true);
         }
-        let answers = self.answers(asking, &dependents).await;
+        let answers = self.answers(&dependents).await;
         self.client.newest().await?;
         for dependent in dependents {
-            let (verdict, mut in_the_way) = self.judge(&dependent, &answers);
+            let Judged { verdict, mut in_the_way, is_undecided } = self.judge(&dependent, &answers);
+            if is_undecided {
+                outcome.note_undecided(resource, &dependent);
+            }
             let mut is_done = false;
             if verdict != Verdict::Nothing {
                 if outcome.writes >= WRITES_MAX {
@@ -235,9 +247,9 @@ impl<S: Store> Look<'_, S> {
                 outcome.writes += 1;
                 // Owners may have come back, or be deleted otherwise, since the page was read.
                 self.client.newest().await?;
-                let (verdict, now_in_the_way) = self.judge(&dependent, &answers);
-                in_the_way = now_in_the_way;
-                is_done = match verdict {
+                let judged = self.judge(&dependent, &answers);
+                in_the_way = judged.in_the_way;
+                is_done = match judged.verdict {
                     Verdict::Nothing => false,
                     Verdict::Delete => {
                         dependent.delete(self.client, remote, resource).await;
@@ -256,39 +268,47 @@ impl<S: Store> Look<'_, S> {
         Ok(true)
     }
 
-    /// The verdict on `dependent` in the state that this node has applied.
-    fn judge(
-        &self,
-        dependent: &Dependent,
-        answers: &BTreeMap<Question, Answer>,
-    ) -> (Verdict, BTreeSet<String>) {
+    /// The judgement of `dependent` in the state that this node has applied.
+    fn judge(&self, dependent: &Dependent, answers: &BTreeMap<Question, Answer>) -> Judged {
         let applied = self.client.applied();
         let (mut ends, sightings) = (self.ends.lock(), self.sightings.lock());
         let ends: &Ends = ends.advance(&applied);
         let known = Known { state: &applied.state, ends, answers, sightings: &sightings };
         self.rules.judge(dependent, known).unwrap_or_else(|error| {
             tracing::debug!(%error, name = dependent.name, "an owner cannot be read");
-            (Verdict::Nothing, BTreeSet::new())
+            Judged { verdict: Verdict::Nothing, in_the_way: BTreeSet::new(), is_undecided: false }
         })
     }
 
     /// The answers of other servers about owners of `dependents`, each asked for once.
-    async fn answers(&self, asking: &Asking, dependents: &[Dependent]) -> BTreeMap<Question, Answer> {
+    async fn answers(&self, dependents: &[Dependent]) -> BTreeMap<Question, Answer> {
         let asked: BTreeMap<Question, Arc<Remote>> =
             dependents.iter().flat_map(|dependent| self.rules.questions(dependent)).collect();
         let mut questions: Vec<_> = asked.into_iter().map(|(question, server)| (server, question)).collect();
         if questions.len() > QUESTIONS_MAX {
-            // Others at each look.
-            let looked = self.client.store().elapsed().as_secs() as usize;
-            let first = looked.wrapping_mul(QUESTIONS_MAX) % questions.len();
-            questions.rotate_left(first);
+            turn(&mut questions, self.client.random());
             questions.truncate(QUESTIONS_MAX);
         }
-        let answers = asking.ask_all(self.client, questions).await;
+        let answers = self.asking.ask_all(self.client, questions, QUESTIONS_TIME_MAX).await;
         let mut sightings = self.sightings.lock();
         answers.iter().for_each(|(question, answer)| sightings.note(question, answer));
         answers.into_iter().collect()
     }
+}
+
+impl Outcome {
+    fn note_undecided(&mut self, resource: &str, dependent: &Dependent) {
+        self.undecided += 1;
+        let one = || format!("{resource} {}/{}", dependent.namespace, dependent.name);
+        self.undecided_one.get_or_insert_with(one);
+    }
+}
+
+/// Has any of `questions` be the first, so that each page asks others at each look. Counting looks would leave some out for ever: a
+/// page comes with every second look at a server that takes two.
+fn turn<T>(questions: &mut [T], chance: u128) {
+    let count = questions.len().max(1) as u128;
+    questions.rotate_left(usize::try_from(chance % count).unwrap_or(0));
 }
 
 /// The first page of the resource behind the one at `at`; `None`: that was the last one.
@@ -311,5 +331,23 @@ impl Unread {
             Unread::TooLarge => "one of its objects is too large",
             Unread::Garbled(reason) => reason,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_question_is_the_first_by_some_chance() {
+        let firsts: BTreeSet<usize> = (0..128_u128)
+            .map(|chance| {
+                let mut questions: Vec<usize> = (0..2 * QUESTIONS_MAX).collect();
+                turn(&mut questions, chance);
+                questions[0]
+            })
+            .collect();
+        assert_eq!(firsts.len(), 2 * QUESTIONS_MAX);
+        turn::<usize>(&mut [], 7);
     }
 }

@@ -1,6 +1,6 @@
 //! Dependents that aggregated servers keep.
 //!
-//! Owns looking for them, by lists of metadata: once a minute, and once a second while an owner waits for what is found. Those whose
+//! Owns looking for them, by lists of metadata: once a minute, and sooner while an owner waits for what is found. Those whose
 //! last owner has ended are deleted, references to others are taken away, and an owner that is deleted with `Orphan` or in the
 //! foreground stays until its dependents at these servers have lost their references, or are gone ([`holds`]). Resources count that
 //! discovery tells can be listed, changed and deleted. The collector of what this server keeps runs beside all that, and waits for none of it.
@@ -19,36 +19,40 @@ mod look;
 mod tests;
 mod verdict;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::select;
 use orch_bounded::WarningLimit;
 use orch_raft::Store;
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use self::ends::Ends;
 use self::holds::{DELAY_MAX, Looked};
-pub(super) use self::holds::{Holds, Purpose};
-use self::look::{AWAY, Look, Place, Target};
+pub(super) use self::holds::{Held, Holds, Purpose};
+use self::look::{AWAY, Look, Outcome, Place, Target};
 use self::verdict::Rules;
+use super::questions::Asking;
 use super::sightings::Sightings;
 use super::storages;
+use super::undecided::{Keeper, Undecided};
 use crate::aggregation::described::Description;
 use crate::aggregation::{API_SERVICES, Remote};
 use crate::controllers::client::{Client, Moment, for_each};
-use crate::controllers::turns::changed_within;
+use crate::controllers::turns::Turns;
 use crate::error::ApiError;
 use crate::follow::{Applied, Follower};
 
 /// Time between two looks. The reference hears of dependents by watches.
 pub(super) const EVERY: Duration = Duration::from_secs(60);
 
-/// Time between two looks while an owner waits, and between two questions whether there are servers, or owners that wait.
+/// Shortest time between two looks, and between two turns of the loop, whatever wakes it.
 const SOON: Duration = Duration::from_secs(1);
 
 /// A look is followed by a rest of this many times its own length, also while an owner waits.
@@ -71,13 +75,14 @@ struct Servers {
 }
 
 impl Servers {
-    /// Takes in the aggregated servers as of `applied`, and what they say of their resources.
-    async fn refresh<S: Store>(&mut self, client: &Client<S>, applied: &Applied) {
+    /// Takes in the aggregated servers as of `applied`, and what they say of their resources. Whether one can be asked that could not before.
+    async fn refresh<S: Store>(&mut self, client: &Client<S>, applied: &Applied) -> bool {
         let registry = client.registry();
         let mut remotes = client.aggregation().all(applied).await;
         // once: each is looked up by hash.
         remotes.retain(|remote| !registry.is_built_in(&remote.group, &remote.version));
         let known = std::mem::take(&mut self.resources);
+        let before = self.askable();
         (self.targets, self.by_version) = (Vec::new(), HashMap::with_capacity(remotes.len()));
         for remote in remotes {
             self.by_version.insert(format!("{}/{}", remote.group, remote.version), remote.clone());
@@ -102,6 +107,13 @@ impl Servers {
             let is_current = told.is_some_and(|told| told != Description::Stale);
             self.targets.push((remote, is_current.then_some(resources)));
         }
+        !self.askable().is_subset(&before)
+    }
+
+    /// Names of the servers that can be asked for their objects.
+    fn askable(&self) -> HashSet<Arc<str>> {
+        let askable = self.targets.iter().filter(|(remote, told)| remote.is_available && told.is_some());
+        askable.map(|(remote, _)| remote.name.clone()).collect()
     }
 }
 
@@ -113,47 +125,128 @@ pub(super) async fn begin<S: Store>(client: &Client<S>, holds: &Holds) {
 }
 
 /// What a leader remembers from look to look.
-#[derive(Default)]
 struct Memory {
     /// Where the last look at a server stopped, by the name of its APIService.
     stopped: HashMap<Arc<str>, Place>,
     /// Since when a server has not shown all of its objects, by the same.
     partial: HashMap<Arc<str>, Duration>,
+    /// Numbers of dependents at a server that stay for an owner that is absent, each with one of them, by the same.
+    undecided: BTreeMap<Arc<str>, (usize, String)>,
+    /// Their sum.
+    undecided_all: Undecided,
+}
+
+impl Memory {
+    fn new() -> Memory {
+        let (stopped, partial, undecided) = Default::default();
+        Memory { stopped, partial, undecided, undecided_all: Undecided::new(Keeper::Aggregated) }
+    }
+
+    /// Forgets servers that are not looked at any more, and sums up the rest.
+    fn note_undecided(&mut self, targets: &[Target], now: Moment) {
+        let names: HashSet<&Arc<str>> = targets.iter().map(|(remote, _)| &remote.name).collect();
+        // once: for each look.
+        self.undecided.retain(|name, _| names.contains(name));
+        let count = self.undecided.values().map(|(count, _)| *count).sum();
+        let example = || {
+            let first = self.undecided.first_key_value();
+            first.map(|(name, (_, one))| format!("{name} {one}")).unwrap_or_default()
+        };
+        self.undecided_all.set(count, now, example);
+    }
+
+    /// Takes in the number at the server `name`. A look that did not see all of its objects takes nothing back.
+    fn note_undecided_at(&mut self, name: &Arc<str>, outcome: &mut Outcome) {
+        let known = self.undecided.get(name).map_or(0, |(count, _)| *count);
+        if outcome.partial.is_some() && outcome.undecided <= known {
+            return;
+        }
+        match outcome.undecided_one.take() {
+            Some(one) => drop(self.undecided.insert(name.clone(), (outcome.undecided, one))),
+            None => drop(self.undecided.remove(name)),
+        }
+    }
+}
+
+/// When the next look is due.
+#[derive(Default)]
+struct Rhythm {
+    /// The next one that waits for no owner.
+    due: Duration,
+    /// The next one at all.
+    rested: Duration,
+    /// The begin of the last one.
+    began: Duration,
+}
+
+impl Rhythm {
+    fn next(&self, holds: &Holds) -> Duration {
+        let awaited = holds.due(self.began);
+        awaited.map_or(self.due, |at| at.max(self.rested).min(self.due))
+    }
+
+    /// Has owners that wait looked for as soon as may be.
+    fn hurry(&mut self, holds: &Holds) {
+        if holds.is_any_awaited() {
+            self.due = self.due.min(self.rested);
+        }
+    }
+
+    fn end(&mut self, began: Duration, now: Duration) {
+        let took = now.saturating_sub(began);
+        (self.began, self.due, self.rested) = (began, now + EVERY, now + (took * REST).max(SOON));
+    }
 }
 
 /// Collects dependents at aggregated servers. Completes only with an error.
+///
+/// A turn follows a change of the servers or of what they say, an owner that begins to wait, the time of the next look, and any change of
+/// an object: an end is to be seen before the history loses it.
 pub(super) async fn run<S: Store>(
     client: &Client<S>,
     holds: &Holds,
     sightings: &Mutex<Sightings>,
 ) -> Result<Infallible, ApiError> {
-    let (store, mut servers, mut memory) = (client.store(), Servers::default(), Memory::default());
-    let mut registered = [store.subscribe(&API_SERVICES.into())];
-    let mut ends: Option<Mutex<Follower<Ends>>> = None;
-    let (mut due, mut rested) = (Duration::ZERO, Duration::ZERO);
+    let (store, mut servers, mut memory) = (client.store(), Servers::default(), Memory::new());
+    let mut told = client.aggregation().descriptions().follow();
+    let mut turns: Turns<'_, S, ()> = Turns::new(store, [API_SERVICES.into()]).following(client.follow());
+    let (mut ends, mut rhythm): (Option<Mutex<Follower<Ends>>>, _) = (None, Rhythm::default());
     loop {
+        turns.newly_served();
+        told.mark_unchanged();
         let applied = client.applied();
-        servers.refresh(client, &applied).await;
+        let is_news = servers.refresh(client, &applied).await;
         holds.refresh(!servers.targets.is_empty(), store.elapsed());
+        let mut next = None;
         if servers.targets.is_empty() {
             // Ends are read from the history again when there is a server.
-            (ends, memory) = (None, Memory::default());
-            let wait = (!servers.by_version.is_empty()).then_some(SOON);
-            changed_within(store, &mut registered, wait).await;
-            continue;
-        }
-        let storages = storages(&client.registry());
-        let ends =
-            ends.get_or_insert_with(|| Mutex::new(Follower::new(Ends::new(storages.clone()), &applied)));
-        ends.get_mut().advance(&applied).follow(&storages);
-        let began = store.elapsed();
-        if began >= due || began >= rested && holds.is_any_awaited() {
-            look_at_all(client, holds, (&servers, &*ends, sightings), &mut memory).await?;
-            let now = store.elapsed();
-            (due, rested) = (now + EVERY, now + now.saturating_sub(began) * REST);
+            (ends, memory) = (None, Memory::new());
+            turns.hear(vec![API_SERVICES.into()]);
+        } else {
+            let storages = storages(&turns.served());
+            turns.hear(storages.clone());
+            let ends =
+                ends.get_or_insert_with(|| Mutex::new(Follower::new(Ends::new(storages.clone()), &applied)));
+            ends.get_mut().advance(&applied).follow(&storages);
+            if is_news {
+                rhythm.hurry(holds);
+            }
+            let began = store.elapsed();
+            if began >= rhythm.next(holds) {
+                look_at_all(client, holds, (&servers, &*ends, sightings), &mut memory).await?;
+                rhythm.end(began, store.elapsed());
+            }
+            next = Some(rhythm.next(holds));
         }
         store.sleep(SOON).await;
+        let wait = next.map(|at| at.saturating_sub(store.elapsed()));
+        select(pin!(turns.next(wait)), pin!(heard(&mut told, holds))).await;
     }
+}
+
+/// Waits until servers tell of other resources, or an owner begins to wait.
+async fn heard(told: &mut watch::Receiver<u64>, holds: &Holds) {
+    select(pin!(told.changed()), pin!(holds.asked())).await;
 }
 
 async fn look_at_all<S: Store>(
@@ -163,10 +256,9 @@ async fn look_at_all<S: Store>(
     memory: &mut Memory,
 ) -> Result<(), ApiError> {
     let (awaited, registry, decoding) = (holds.awaited(), client.registry(), Semaphore::new(1));
-    let rules = Rules { registry: &registry, servers: &servers.by_version };
-    let Memory { stopped, partial } = memory;
-    let look = Look { client, rules, ends, sightings, decoding: &decoding };
-    let begin = |(remote, _): &Target| stopped.get(&remote.name).cloned();
+    let (rules, asking) = (Rules { registry: &registry, servers: &servers.by_version }, Asking::new());
+    let look = Look { client, rules, ends, sightings, asking: &asking, decoding: &decoding };
+    let begin = |(remote, _): &Target| memory.stopped.get(&remote.name).cloned();
     let targets: Vec<(Target, Option<Place>)> =
         servers.targets.iter().map(|target| (target.clone(), begin(target))).collect();
     let look = &look;
@@ -176,9 +268,10 @@ async fn look_at_all<S: Store>(
     };
     let looks = for_each(targets, SERVERS_AT_ONCE, look_at).await;
     let (mut all, now) = (Looked::default(), client.store().elapsed());
-    let (before, was_partial) = (std::mem::take(stopped), std::mem::take(partial));
+    let (before, was_partial) = (std::mem::take(&mut memory.stopped), std::mem::take(&mut memory.partial));
     for (name, outcome) in looks {
-        let outcome = outcome?;
+        let mut outcome = outcome?;
+        memory.note_undecided_at(&name, &mut outcome);
         all.named.extend(outcome.named.into_iter().map(|uid| (uid, name.to_string())));
         let Some(reason) = outcome.partial else { continue };
         if !was_partial.contains_key(&name)
@@ -196,13 +289,15 @@ async fn look_at_all<S: Store>(
         if now.saturating_sub(since) < DELAY_MAX {
             all.away.insert(name.to_string());
         }
-        partial.insert(name.clone(), since);
+        memory.partial.insert(name.clone(), since);
         // One that was not asked goes on where it stopped before.
         if let Some(place) = outcome.stopped.or_else(|| before.get(&name).cloned().filter(|_| reason == AWAY))
         {
-            stopped.insert(name, place);
+            memory.stopped.insert(name, place);
         }
     }
+    memory.note_undecided(&servers.targets, client.moment());
+    sightings.lock().note_look(now);
     holds.end(&awaited, &all, now);
     Ok(())
 }

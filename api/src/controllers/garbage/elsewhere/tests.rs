@@ -1,6 +1,8 @@
 //! Dependents that an aggregated server keeps.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -12,15 +14,22 @@ use orch_schema::json;
 use orch_schema::value::Value;
 use parking_lot::Mutex;
 
+use super::super::questions::Asking;
+use super::super::remote_owners::{Answer, Question};
 use super::super::run;
-use super::{DELAY_MAX, EVERY};
+use super::super::sightings::Sightings;
+use super::look::Outcome;
+use super::{DELAY_MAX, EVERY, Memory, Rhythm, SOON};
 use crate::aggregation::described::Description;
 use crate::aggregation::{API_SERVICES, Aggregation, Relay, Server};
 use crate::connect::BackendError;
-use crate::controllers::client::Place;
+use crate::controllers::client::{Moment, Place};
 use crate::controllers::testing::{Fixture, owned};
 use crate::follow::Builder;
 use crate::webhook::Routing;
+
+/// The resources that the server of widgets can do all to.
+const VERBS: [&str; 4] = ["get", "list", "delete", "patch"];
 
 const SERVICE: &str = "v1.a.example.com";
 const WIDGETS: &str = "/apis/a.example.com/v1/namespaces/n/widgets";
@@ -31,6 +40,8 @@ enum Mood {
     #[default]
     Serves,
     Hangs,
+    /// It answers nothing about gadgets.
+    HidesGadgets,
     RefusesWrites,
     RefusesLists,
     /// Its pages are too large to be read but for those of one object.
@@ -125,8 +136,12 @@ impl Relay for To {
         _server: Server,
         request: Request<Body>,
     ) -> BoxFuture<'static, Result<Response<Body>, BackendError>> {
-        if *self.0.mood.lock() == Mood::Hangs {
-            return Box::pin(std::future::pending());
+        let path = request.uri().path();
+        match *self.0.mood.lock() {
+            Mood::Hangs => return Box::pin(std::future::pending()),
+            Mood::HidesGadgets if path.contains("gadgets") => return Box::pin(std::future::pending()),
+            _ if path.starts_with("/apis/silent.example.com") => return Box::pin(std::future::pending()),
+            _ => {}
         }
         assert_eq!(request.headers()["x-remote-user"], "system:orch-aggregator");
         let widgets = self.0.clone();
@@ -153,9 +168,18 @@ fn widget(name: &str, owners: &[Value]) -> Value {
     }})
 }
 
+/// A resource as discovery tells of it.
+fn resource(name: &str, kind: &str, verbs: &[&str]) -> Value {
+    json!({
+        "resource": name, "scope": "Namespaced", "responseKind": {"kind": kind}, "verbs": verbs.to_vec(),
+    })
+}
+
 struct Scene {
     fixture: Fixture,
     server: Arc<Widgets>,
+    /// What this process saw.
+    seen: Arc<Mutex<Sightings>>,
 }
 
 impl Scene {
@@ -168,30 +192,37 @@ impl Scene {
         fixture.namespace("n").await;
         let service = json!({"type": "ExternalName", "externalName": "things.example.com"});
         fixture.create("services", "n", json!({"metadata": {"name": "s"}, "spec": service})).await;
-        let spec = json!({
-            "group": "a.example.com", "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
-            "insecureSkipTLSVerify": true, "service": {"namespace": "n", "name": "s"},
-        });
-        fixture.create(API_SERVICES, "", json!({"metadata": {"name": SERVICE}, "spec": spec})).await;
-        let scene = Scene { fixture, server };
+        let scene = Scene { fixture, server, seen: Arc::default() };
+        scene.register(SERVICE).await;
         scene.set_available("True").await;
-        let widgets = json!({
-            "resource": "widgets", "scope": "Namespaced", "responseKind": {"kind": "Widget"}, "verbs": verbs.to_vec(),
-        });
-        scene.describe(Description::Current([widgets].into()));
+        scene.describe(Description::Current([resource("widgets", "Widget", verbs)].into()));
         scene
     }
 
     async fn new() -> Scene {
-        Scene::with_verbs(&["get", "list", "delete", "patch"]).await
+        Scene::with_verbs(&VERBS).await
+    }
+
+    /// Makes the APIService `name`, the server of which is not available yet.
+    async fn register(&self, name: &str) {
+        let (version, group) = name.split_once('.').unwrap();
+        let spec = json!({
+            "group": group, "version": version, "groupPriorityMinimum": 1000, "versionPriority": 15,
+            "insecureSkipTLSVerify": true, "service": {"namespace": "n", "name": "s"},
+        });
+        self.fixture.create(API_SERVICES, "", json!({"metadata": {"name": name}, "spec": spec})).await;
     }
 
     async fn set_available(&self, status: &str) {
+        self.set_available_of(SERVICE, status).await;
+    }
+
+    async fn set_available_of(&self, service: &str, status: &str) {
         let condition = json!({"type": "Available", "status": status, "reason": "R"});
         let status = json!({"status": {"conditions": [condition]}});
         let client = self.fixture.client();
         let resource = client.stored_resource(API_SERVICES).unwrap();
-        let place = Place { resource: &resource, path: SERVICE };
+        let place = Place { resource: &resource, path: service };
         client.patch(place, orch_rules::Action::Status, &status).await.unwrap();
     }
 
@@ -226,7 +257,7 @@ impl Scene {
     /// Runs the collector beside `steps`.
     async fn run(&self, steps: impl Future<Output = ()>) {
         let client = self.fixture.client();
-        self.fixture.beside(run(&client), steps).await;
+        self.fixture.beside(run(&client, &self.seen), steps).await;
     }
 }
 
@@ -524,11 +555,203 @@ async fn a_look_that_stopped_goes_on_where_it_did() {
     let widgets: Vec<Value> = names.iter().map(|name| widget(name, std::slice::from_ref(&owner))).collect();
     scene.keep(&widgets);
     *scene.server.page_objects.lock() = 100;
+    // What was asked to be deleted stays: looks from the start would ask for the same ones again.
+    *scene.server.mood.lock() = Mood::RefusesWrites;
     scene
         .run(async {
             scene.delete("a", "Background").await;
             scene.wait(4 * LOOK).await;
-            assert!(scene.server.objects.lock().is_empty(), "{}", scene.server.objects.lock().len());
         })
         .await;
+    let mut writes = scene.server.writes();
+    writes.dedup();
+    assert_eq!(writes.len(), names.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_resource_has_its_next_turn_behind_the_others() {
+    let scene = Scene::new().await;
+    let owner = scene.owner("a").await;
+    let gadgets = resource("gadgets", "Gadget", &VERBS);
+    let widgets = resource("widgets", "Widget", &VERBS);
+    scene.describe(Description::Current([gadgets, widgets].into()));
+    scene.keep(&[widget("of-a", &[owner])]);
+    *scene.server.mood.lock() = Mood::HidesGadgets;
+    scene
+        .run(async {
+            scene.delete("a", "Background").await;
+            scene.wait(2 * LOOK).await;
+            assert_eq!(scene.server.writes(), ["DELETE of-a"]);
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_owners_of_a_page_are_asked_for_in_the_course_of_looks() {
+    let scene = Scene::new().await;
+    let owner = |at: usize| format!("owner-{at:03}");
+    let owners = (0..128).map(|at| widget(&owner(at), &[]));
+    let of = |at: usize| [widget_owner(&owner(at), &format!("u-{}", owner(at)))];
+    let dependents = (0..128).map(|at| widget(&format!("of-{at:03}"), &of(at)));
+    scene.keep(&owners.chain(dependents).collect::<Vec<_>>());
+    // One page of owners, and one of dependents: twice as many questions as a page may ask.
+    *scene.server.page_objects.lock() = 128;
+    scene
+        .run(async {
+            scene.wait(8 * LOOK).await;
+            scene.server.objects.lock().drain(..128);
+            scene.wait(8 * LOOK).await;
+            assert_eq!(scene.server.objects.lock().len(), 0);
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_to_a_silent_server_leave_places_to_others() {
+    let scene = Scene::new().await;
+    let silent = "v1.silent.example.com";
+    scene.register(silent).await;
+    scene.set_available_of(silent, "True").await;
+    let client = scene.fixture.client();
+    let described = Description::Current([resource("widgets", "Widget", &VERBS)].into());
+    client.aggregation().descriptions().set(&silent.into(), described);
+    let servers = client.aggregation().all(&client.applied()).await;
+    let [fast, silent] = <[_; 2]>::try_from(servers).unwrap();
+    let question = |name: &str| Question::about(&fast.name, "Widget", "n", name);
+    let asked = |at: usize| (silent.clone(), Question::about(&silent.name, "Widget", "n", &at.to_string()));
+    let asking = Asking::new();
+    let patience = Duration::from_secs(60);
+    let slow = asking.ask_all(&client, (0..64).map(asked).collect(), patience);
+    let quick = asking.ask_all(&client, vec![(fast.clone(), question("w"))], patience);
+    let began = client.store().elapsed();
+    match futures::future::select(Box::pin(slow), Box::pin(quick)).await {
+        futures::future::Either::Left(_) => panic!("a silent server answers first"),
+        futures::future::Either::Right((answers, slow)) => {
+            assert_eq!(answers, [(question("w"), Answer::Missing)]);
+            assert_eq!(client.store().elapsed(), began);
+            assert!(slow.await.iter().all(|(_, answer)| *answer == Answer::Unknown));
+            assert_eq!(client.store().elapsed() - began, Duration::from_secs(5), "it is not asked again");
+        }
+    }
+    let asking = Asking::new();
+    let patience = Duration::from_secs(2);
+    asking.ask_all(&client, (0..64).map(asked).collect(), patience).await;
+    assert_eq!(client.store().elapsed() - began, Duration::from_secs(7), "a page waits no longer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_leads_again_knows_the_owners_that_it_saw() {
+    let scene = Scene::new().await;
+    let of_seen = widget("of-seen", &[widget_owner("a", "u-a")]);
+    let of_unseen = widget("of-unseen", &[widget_owner("never", "u-never")]);
+    scene.keep(&[widget("a", &[]), of_seen, of_unseen]);
+    scene.run(scene.wait(10)).await;
+    scene.server.objects.lock().remove(0);
+    scene.wait(60).await;
+    scene.run(scene.wait(LOOK)).await;
+    assert_eq!(scene.server.writes(), ["DELETE of-seen"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_cause_the_loop_sleeps_from_look_to_look() {
+    let scene = Scene::new().await;
+    scene.keep(&[widget("free", &[])]);
+    let (client, polls) = (scene.fixture.client(), AtomicUsize::new(0));
+    let mut work = Box::pin(run(&client, &scene.seen));
+    let counted = poll_fn(|context| {
+        polls.fetch_add(1, Ordering::Relaxed);
+        work.as_mut().poll(context)
+    });
+    let steps = async {
+        scene.wait(10).await;
+        let before = polls.load(Ordering::Relaxed);
+        scene.wait(45).await;
+        let idle = polls.load(Ordering::Relaxed) - before;
+        assert!(idle < 5, "{idle}");
+        scene.wait(600).await;
+        let lists = *scene.server.lists.lock();
+        assert!((10..=12).contains(&lists), "{lists}");
+    };
+    scene.fixture.beside(counted, steps).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_stays_is_looked_for_less_and_less_often() {
+    let scene = Scene::new().await;
+    let owner = scene.owner("a").await;
+    let mut held = widget("held", std::slice::from_ref(&owner));
+    held["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    scene.keep(&[held]);
+    scene
+        .run(async {
+            scene.delete("a", "Foreground").await;
+            scene.wait(DELAY_MAX.as_secs() - 10).await;
+            let lists = *scene.server.lists.lock();
+            assert!((10..50).contains(&lists), "{lists}");
+            assert!(scene.has("a"));
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_goes_at_once_when_the_server_it_waits_for_is_back() {
+    let scene = Scene::new().await;
+    let widgets = Description::Current([resource("widgets", "Widget", &VERBS)].into());
+    scene.owner("a").await;
+    scene
+        .run(async {
+            scene.wait(2).await;
+            scene.set_available("False").await;
+            scene.describe(Description::Stale);
+            scene.delete("a", "Orphan").await;
+            scene.wait(300).await;
+            assert!(scene.has("a"));
+            scene.set_available("True").await;
+            scene.describe(widgets);
+            scene.wait(3).await;
+            assert!(!scene.has("a"));
+        })
+        .await;
+}
+
+/// A look that found `undecided` dependents.
+fn found(undecided: usize, partial: Option<&'static str>) -> Outcome {
+    let mut outcome = Outcome::default();
+    outcome.undecided = undecided;
+    outcome.undecided_one = (undecided > 0).then(|| "widgets n/w".to_owned());
+    outcome.partial = partial;
+    outcome
+}
+
+#[tokio::test]
+async fn dependents_that_nobody_can_decide_on_are_counted_until_a_whole_look_finds_none() {
+    let scene = Scene::new().await;
+    let client = scene.fixture.client();
+    let target = (client.aggregation().all(&client.applied()).await.remove(0), None);
+    let (name, mut memory) = (target.0.name.clone(), Memory::new());
+    for (looked, expected) in [
+        (found(3, None), 3),
+        (found(0, Some("it does not answer")), 3),
+        (found(5, Some("a look at it goes on")), 5),
+        (found(2, None), 2),
+        (found(0, None), 0),
+        (found(7, None), 7),
+    ] {
+        let mut outcome = looked;
+        memory.note_undecided_at(&name, &mut outcome);
+        memory.note_undecided(std::slice::from_ref(&target), Moment(Duration::ZERO));
+        assert_eq!(memory.undecided_all.count(), expected);
+    }
+    memory.note_undecided(&[], Moment(Duration::ZERO));
+    assert_eq!(memory.undecided_all.count(), 0, "it is not looked at any more");
+}
+
+#[test]
+fn a_look_is_followed_by_a_rest_in_proportion() {
+    let (holds, mut rhythm) = (super::Holds::default(), Rhythm::default());
+    rhythm.end(Duration::from_secs(100), Duration::from_secs(110));
+    assert_eq!((rhythm.due, rhythm.rested), (Duration::from_secs(170), Duration::from_secs(150)));
+    assert_eq!(rhythm.next(&holds), rhythm.due);
+    rhythm.end(Duration::from_secs(200), Duration::from_secs(200));
+    assert_eq!(rhythm.rested, Duration::from_secs(200) + SOON);
 }

@@ -35,6 +35,8 @@ enum Owner {
     Waiting,
     /// Nobody says whether it exists.
     Unknown,
+    /// It does not exist, and nobody has seen its end: it may be yet to come.
+    Unseen,
 }
 
 /// The write to a dependent.
@@ -44,6 +46,16 @@ pub(super) enum Verdict {
     Delete,
     /// These owner references are left.
     Owners(Vec<Value>),
+}
+
+/// The judgement of one dependent.
+#[derive(Debug)]
+pub(super) struct Judged {
+    pub(super) verdict: Verdict,
+    /// Awaited owners that it is in the way of.
+    pub(super) in_the_way: BTreeSet<String>,
+    /// It stays because an owner is absent whose end nobody has seen.
+    pub(super) is_undecided: bool,
 }
 
 /// The kinds of owners, and where they are.
@@ -76,15 +88,11 @@ impl Rules<'_> {
         asked.collect()
     }
 
-    /// The verdict on `dependent` by what is `known`, and which awaited owners it is in the way of.
+    /// The judgement of `dependent` by what is `known`.
     ///
     /// # Errors
     /// A stored owner cannot be read.
-    pub(super) fn judge(
-        &self,
-        dependent: &Dependent,
-        known: Known<'_>,
-    ) -> Result<(Verdict, BTreeSet<String>), serde_json::Error> {
+    pub(super) fn judge(&self, dependent: &Dependent, known: Known<'_>) -> Result<Judged, serde_json::Error> {
         let find = |reference| Ok((self.owner(dependent, reference, known)?, reference));
         let owners: Vec<(Owner, &Value)> =
             dependent.owners.iter().map(find).collect::<Result<_, serde_json::Error>>()?;
@@ -95,7 +103,11 @@ impl Rules<'_> {
         };
         let in_the_way = owners.iter().filter(|(owner, reference)| is_in_the_way(*owner, reference));
         let in_the_way = in_the_way.map(|(_, reference)| reference.text("uid").to_owned()).collect();
-        Ok((verdict(&owners, dependent.is_terminating), in_the_way))
+        let verdict = verdict(&owners, dependent.is_terminating);
+        // once: a few owners.
+        let is_unseen = owners.iter().any(|(owner, _)| *owner == Owner::Unseen);
+        let is_undecided = is_unseen && verdict == Verdict::Nothing && !dependent.is_terminating;
+        Ok(Judged { verdict, in_the_way, is_undecided })
     }
 
     fn owner(
@@ -108,7 +120,7 @@ impl Rules<'_> {
         if let Some(server) = self.servers.get(reference.text("apiVersion")) {
             let question = Question::of(server, reference, &dependent.namespace);
             let took_along = known.sightings.took_along(&question, uid);
-            let absent = if took_along { Owner::Absent } else { Owner::Unknown };
+            let absent = if took_along { Owner::Absent } else { Owner::Unseen };
             return Ok(match known.answers.get(&question) {
                 Some(Answer::Missing) => absent,
                 Some(Answer::Found { uid: found, .. }) if found != uid => absent,
@@ -117,9 +129,9 @@ impl Rules<'_> {
                 Some(Answer::Found { is_waiting: false, .. }) => Owner::Live,
             });
         }
-        let ended = if known.ends.has_ended(uid) { Owner::Absent } else { Owner::Unknown };
+        let ended = |unless: Owner| if known.ends.has_ended(uid) { Owner::Absent } else { unless };
         let found = self.registry.find_named(reference.text("apiVersion"), reference.text("kind"));
-        let Some(resource) = found else { return Ok(ended) };
+        let Some(resource) = found else { return Ok(ended(Owner::Unknown)) };
         let name = reference.text("name");
         let path = match (resource.namespaced, &*dependent.namespace) {
             // It names no namespace to look in.
@@ -129,7 +141,7 @@ impl Rules<'_> {
         };
         let owner = ObjectRef { storage: resource.storage.clone(), path: path.into() };
         match owner.find(known.state).filter(|owner| owner.index.uid == uid) {
-            None => Ok(ended),
+            None => Ok(ended(Owner::Unseen)),
             Some(owner) if !owner.index.terminating => Ok(Owner::Live),
             // As it is now: the policy of its deletion may change.
             Some(owner) => Ok(match Ownership::of(&owner)? {
@@ -156,7 +168,7 @@ fn verdict(owners: &[(Owner, &Value)], is_terminating: bool) -> Verdict {
     if is_terminating || !is_lost {
         return Verdict::Nothing;
     }
-    if any(Owner::Unknown) {
+    if any(Owner::Unknown) || any(Owner::Unseen) {
         // An owner that waits goes without it, as beside one that is live; whether others are gone is not known.
         return match any(Owner::Waiting) {
             true => without(|owner| owner == Owner::Waiting),
@@ -188,8 +200,8 @@ mod tests {
         Page::read(list.to_string().as_bytes(), 1).unwrap().dependents.remove(0)
     }
 
-    /// The verdict on `dependent` in the state of `fixture`, where the objects `ended` have ended.
-    fn judged(fixture: &Fixture, dependent: &Dependent, ended: &[&str]) -> Verdict {
+    /// The judgement of `dependent` in the state of `fixture`, where the objects `ended` have ended.
+    fn judged(fixture: &Fixture, dependent: &Dependent, ended: &[&str]) -> Judged {
         let (registry, servers) = (Registry::builtin(&ORCH), HashMap::new());
         let mut ends = Ends::default();
         ended.iter().for_each(|uid| ends.remember_uid(uid));
@@ -199,7 +211,11 @@ mod tests {
             answers: &BTreeMap::new(),
             sightings: &Sightings::default(),
         };
-        Rules { registry: &registry, servers: &servers }.judge(dependent, known).unwrap().0
+        Rules { registry: &registry, servers: &servers }.judge(dependent, known).unwrap()
+    }
+
+    fn verdict_on(fixture: &Fixture, dependent: &Dependent, ended: &[&str]) -> Verdict {
+        judged(fixture, dependent, ended).verdict
     }
 
     #[tokio::test]
@@ -209,17 +225,17 @@ mod tests {
         let metadata = json!({"name": "o", "finalizers": ["example.com/hold"]});
         let uid = fixture.create("configmaps", "n", json!({"metadata": metadata})).await;
         let dependent = dependent("n", ("ConfigMap", "o", &uid));
-        assert_eq!(judged(&fixture, &dependent, &[]), Verdict::Nothing);
+        assert_eq!(verdict_on(&fixture, &dependent, &[]), Verdict::Nothing);
         fixture.delete("configmaps", "n/o", json!({"propagationPolicy": "Foreground"})).await;
-        assert_eq!(judged(&fixture, &dependent, &[]), Verdict::Delete);
+        assert_eq!(verdict_on(&fixture, &dependent, &[]), Verdict::Delete);
         fixture.delete("configmaps", "n/o", json!({"propagationPolicy": "Orphan"})).await;
-        assert_eq!(judged(&fixture, &dependent, &[]), Verdict::Owners(Vec::new()));
+        assert_eq!(verdict_on(&fixture, &dependent, &[]), Verdict::Owners(Vec::new()));
         fixture.delete("configmaps", "n/o", json!({"propagationPolicy": "Background"})).await;
-        assert_eq!(judged(&fixture, &dependent, &[]), Verdict::Nothing, "it is there until it is gone");
-        assert_eq!(judged(&fixture, &dependent, &[&uid]), Verdict::Nothing, "also if it ended before");
+        assert_eq!(verdict_on(&fixture, &dependent, &[]), Verdict::Nothing, "it is there until it is gone");
+        assert_eq!(verdict_on(&fixture, &dependent, &[&uid]), Verdict::Nothing, "also if it ended before");
         fixture.merge("configmaps", "n/o", json!({"metadata": {"finalizers": null}})).await;
-        assert_eq!(judged(&fixture, &dependent, &[]), Verdict::Nothing, "nobody has seen its end");
-        assert_eq!(judged(&fixture, &dependent, &[&uid]), Verdict::Delete);
+        assert_eq!(verdict_on(&fixture, &dependent, &[]), Verdict::Nothing, "nobody has seen its end");
+        assert_eq!(verdict_on(&fixture, &dependent, &[&uid]), Verdict::Delete);
     }
 
     #[tokio::test]
@@ -228,17 +244,32 @@ mod tests {
         fixture.namespace("n").await;
         let uid = fixture.create("configmaps", "n", json!({"metadata": {"name": "o"}})).await;
         let of_map = dependent("", ("ConfigMap", "o", &uid));
-        assert_eq!(judged(&fixture, &of_map, &[&uid]), Verdict::Nothing);
+        assert_eq!(verdict_on(&fixture, &of_map, &[&uid]), Verdict::Nothing);
         fixture.delete("configmaps", "n/o", json!({"propagationPolicy": "Foreground"})).await;
-        assert_eq!(judged(&fixture, &of_map, &[&uid]), Verdict::Nothing);
+        assert_eq!(verdict_on(&fixture, &of_map, &[&uid]), Verdict::Nothing);
         let of_node = dependent("", ("Node", "n", "u-n"));
-        assert_eq!(judged(&fixture, &of_node, &["u-n"]), Verdict::Delete);
+        assert_eq!(verdict_on(&fixture, &of_node, &["u-n"]), Verdict::Delete);
+    }
+
+    #[tokio::test]
+    async fn a_dependent_whose_owner_is_absent_and_was_not_seen_to_end_is_undecided() {
+        let fixture = Fixture::new();
+        fixture.namespace("n").await;
+        let is_undecided =
+            |dependent: &Dependent, ended: &[&str]| judged(&fixture, dependent, ended).is_undecided;
+        let mut of_absent = dependent("n", ("ConfigMap", "o", "u-o"));
+        assert!(is_undecided(&of_absent, &[]) && !is_undecided(&of_absent, &["u-o"]));
+        assert!(!is_undecided(&dependent("n", ("Unserved", "o", "u-o")), &[]), "its kind is not served");
+        of_absent.is_terminating = true;
+        assert!(!is_undecided(&of_absent, &[]), "it goes");
     }
 
     #[test]
     fn a_dependent_goes_with_its_last_owner_and_stays_where_one_is_unknown() {
-        let names = ["live", "absent", "orphaning", "waiting", "unknown"].map(|name| json!({"name": name}));
-        let kinds = [Owner::Live, Owner::Absent, Owner::Orphaning, Owner::Waiting, Owner::Unknown];
+        let names =
+            ["live", "absent", "orphaning", "waiting", "unknown", "unseen"].map(|name| json!({"name": name}));
+        let kinds =
+            [Owner::Live, Owner::Absent, Owner::Orphaning, Owner::Waiting, Owner::Unknown, Owner::Unseen];
         let judged = |of: &[usize], is_terminating| {
             let owners: Vec<(Owner, &Value)> = of.iter().map(|at| (kinds[*at], &names[*at])).collect();
             match verdict(&owners, is_terminating) {
@@ -257,6 +288,8 @@ mod tests {
             (&[4], "stays", "stays"),
             (&[1, 3], "goes", "stays"),
             (&[1, 4], "stays", "stays"),
+            (&[1, 5], "stays", "stays"),
+            (&[3, 5], "keeps unseen", "stays"),
             (&[3, 4], "keeps unknown", "stays"),
             (&[1, 3, 4], "keeps absent unknown", "stays"),
             (&[0, 1], "keeps live", "stays"),
