@@ -7,8 +7,8 @@
 //!     PUT     ?import=replace   the same, and another object of the name gives way
 //!     DELETE  ?import=exact     removes the object at once, whatever holds it
 //!
-//! What is imported is decoded, gets its defaults, is held against the rules of its kind as a new object is, and takes its cluster
-//! addresses and node ports. It passes no admission and no preparation: it has passed those of the server that it comes from, which a second
+//! What is imported is decoded, gets its defaults, is held against the rules of its kind as a new object or, where those refuse it, as an
+//! update that changes nothing, and takes its cluster addresses and node ports. It passes no admission and no preparation: it has passed those of the server that it comes from, which a second
 //! time would change it or refuse it ([0053](../../../docs/decisions/0053-an-import-keeps-identities-by-a-right-of-its-own.md)).
 //!
 //! Invariant: nothing here is reached without the right to post to [`RIGHT`], beside that to the object. No role but that of
@@ -18,8 +18,8 @@ use bytes::Bytes;
 use orch_raft::object::SharedObject;
 use orch_raft::{Condition, Key, Operation, Outcome, Store};
 use orch_rules::Action;
-use orch_rules::validate::WriteKind;
-use orch_rules::validate::tree::{Tree, child_mut, unset};
+use orch_rules::validate::tree::{Tree, child_mut, set, unset};
+use orch_rules::validate::{Path, WriteKind, validate_object_meta};
 use orch_schema::apply_defaults;
 use orch_schema::value::Value;
 
@@ -117,10 +117,26 @@ impl<S: Store> Pipeline<S> {
         for field in ["resourceVersion", "selfLink"] {
             unset(child_mut(&mut value, "metadata"), field);
         }
-        self.validate_new(request, &value, &now, None)?;
+        self.check_rules(request, &value, &now)?;
         fill_prepared(resource, &mut value);
         request.budget.check()?;
         Ok(value)
+    }
+
+    /// Checks the rules of the kind. An object that only a create would be refused for is one that updates have brought to its state:
+    /// a pod with ephemeral containers, a custom object that is older than a rule of its schema. It is held against the rules of an update
+    /// that changes nothing, and against those of names, which no update changes.
+    fn check_rules(&self, request: Request<'_>, value: &Value, now: &str) -> Result<(), ApiError> {
+        let Err(error) = self.validate_new(request, value, now, None) else { return Ok(()) };
+        let (resource, metadata) = (request.resource, value.at("metadata"));
+        let path = Path::new("metadata");
+        if !validate_object_meta(metadata, resource.namespaced, resource.rules.names, &path).is_empty() {
+            return Err(error);
+        }
+        let mut stored = value.clone();
+        // Every update of a stored object has one.
+        set(child_mut(&mut stored, "metadata"), "resourceVersion", "1");
+        self.validate_change(request, &stored, &stored, now, None)
     }
 
     /// Stores the object of the body under an absent name. `None`: the name, or what the object was allotted, is taken by now.

@@ -97,6 +97,24 @@ async fn what_does_not_fit_is_refused_with_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_state_that_only_updates_lead_to_is_taken() {
+    let server = Server::new().await;
+    let mut debugged = held_pod();
+    debugged["spec"]["ephemeralContainers"] = json!([{"name": "debug", "image": "i"}]);
+    for code in [201, 200] {
+        let reply = server.put(&format!("{PODS}/p?import=exact"), debugged.clone()).await;
+        assert_eq!(reply.code, code, "{}", reply.json);
+        assert_eq!(reply.json["spec"]["ephemeralContainers"][0]["name"], "debug");
+        // A change of a followed object.
+        debugged["status"]["phase"] = json!("Succeeded");
+    }
+    debugged["spec"]["ephemeralContainers"][0]["image"] = json!("");
+    let refused = server.put(&format!("{PODS}/p?import=exact"), debugged).await;
+    let message = refused.json["message"].as_str().unwrap_or_default();
+    assert!(refused.code == 422 && message.contains("ephemeralContainers[0].image"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_brings_its_address_and_an_address_in_use_is_refused() {
     let server = Server::new().await;
     server
