@@ -226,21 +226,38 @@ impl fmt::Display for Url {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
     named: Vec<String>,
-    /// Encrypted connections to loopback addresses are allowed, whatever the host is called.
-    is_loopback_allowed: bool,
+    local: Local,
+}
+
+/// The addresses of this machine that hosts may have which no operator's file names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Local {
+    /// Those of its interfaces, loopback among them, in encrypted connections.
+    Any,
+    /// Those of its interfaces but the loopback ones: a server of the same network may be on this machine.
+    #[default]
+    Interfaces,
+    /// None. The dialler asks the system which these are.
+    None,
 }
 
 impl Reach {
     /// The target's own hosts: those of `urls`.
     pub fn of<'a>(urls: impl IntoIterator<Item = &'a Url>) -> Reach {
         let named = urls.into_iter().map(|url| url.host.clone()).collect();
-        Reach { named, is_loopback_allowed: false }
+        Reach { named, local: Local::default() }
     }
 
     /// No host is named: whoever may write certain objects of the API names them. Webhooks on this machine are common in
-    /// tests and at edge sites; `is_loopback_allowed` says whether they may be there.
-    pub fn of_objects(is_loopback_allowed: bool) -> Reach {
-        Reach { named: Vec::new(), is_loopback_allowed }
+    /// tests and at edge sites; `local` says whether they may be there.
+    pub fn of_objects(local: Local) -> Reach {
+        Reach { named: Vec::new(), local }
+    }
+
+    /// Whether the host of `url` may be at an address of an interface of this machine.
+    pub fn may_be_here(&self, url: &Url) -> bool {
+        // few: the hosts of one target.
+        self.local != Local::None || self.named.contains(&url.host)
     }
 
     /// Whether `address`, to which the host of `url` resolved, may be dialled.
@@ -255,7 +272,7 @@ impl Reach {
         if url.scheme == Scheme::Http && !(is_named && address.is_loopback()) {
             return Err(EgressError::Plain { host: url.host.clone() });
         }
-        let is_local_hook = self.is_loopback_allowed && address.is_loopback();
+        let is_local_hook = self.local == Local::Any && address.is_loopback();
         if !is_named && !is_local_hook && is_of_this_machine(address) {
             return Err(EgressError::Forbidden { host: url.host.clone(), address });
         }
@@ -381,11 +398,12 @@ mod tests {
     fn hosts_of_objects_are_never_metadata_services_and_on_this_machine_only_where_that_is_allowed() {
         let url = Url::parse("https://hook.example/").unwrap();
         let is_dialled = |reach: Reach, address: &str| reach.check(&url, address.parse().unwrap()).is_ok();
-        for allowed in [true, false] {
-            let reach = || Reach::of_objects(allowed);
+        for local in [Local::Any, Local::Interfaces, Local::None] {
+            let reach = || Reach::of_objects(local);
             for loopback in ["127.0.0.1", "127.8.0.1", "::1", "::ffff:127.0.0.1"] {
-                assert_eq!(is_dialled(reach(), loopback), allowed, "{loopback}");
+                assert_eq!(is_dialled(reach(), loopback), local == Local::Any, "{loopback}");
             }
+            assert_eq!(reach().may_be_here(&url), local != Local::None);
             for refused in
                 ["169.254.169.254", "0.0.0.0", "::", "fe80::1", "fd00:ec2::254", "64:ff9b::a9fe:a9fe"]
             {

@@ -28,6 +28,7 @@ pub mod outsider;
 pub mod plant;
 pub mod points;
 pub mod process;
+pub mod requests;
 pub mod run;
 pub mod runtime;
 pub mod scale;

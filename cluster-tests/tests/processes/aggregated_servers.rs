@@ -1,6 +1,7 @@
 //! Aggregated servers that hang, die and come back, against real processes: their groups are away meanwhile, and nothing else is
 //! slower for it.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const DOCUMENTS: &str = "/openapi/v3";
 
 /// Time in which what a server's coming or going changes has to show.
-const PATIENCE: Duration = Duration::from_secs(40);
+pub(super) const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Requests that wait for a server that hangs, all at the same time.
 const WAITING: usize = 64;
@@ -29,9 +30,9 @@ const WAITING: usize = 64;
 const OTHERS_MAX: Duration = Duration::from_secs(2);
 
 /// An aggregated server.
-struct Backend {
-    host: TlsHost,
-    group: &'static str,
+pub(super) struct Backend {
+    pub(super) host: TlsHost,
+    pub(super) group: &'static str,
     state: Arc<State>,
 }
 
@@ -44,18 +45,24 @@ struct State {
 
 impl Backend {
     async fn start(group: &'static str) -> Backend {
+        Backend::start_at(group, IpAddr::V4(Ipv4Addr::LOCALHOST)).await
+    }
+
+    /// The same at an address of this machine.
+    pub(super) async fn start_at(group: &'static str, address: IpAddr) -> Backend {
         let state = Arc::new(State::default());
         let shared = state.clone();
         let pair = Pair::of("localhost", false);
-        let host = TlsHost::start(&pair, move |stream| serve(stream, group, shared.clone())).await;
+        let host =
+            TlsHost::start_at(address, &pair, move |stream| serve(stream, group, shared.clone())).await;
         Backend { host, group, state }
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         format!("v1.{}", self.group)
     }
 
-    fn path(&self, rest: &str) -> String {
+    pub(super) fn path(&self, rest: &str) -> String {
         format!("/apis/{}/v1{rest}", self.group)
     }
 
@@ -76,7 +83,7 @@ impl Backend {
     }
 
     /// Waits until its condition `Available` has this status, and discovery says the same on member 0.
-    async fn wait(&self, admin: &Client, is_available: bool) {
+    pub(super) async fn wait(&self, admin: &Client, is_available: bool) {
         let path = format!("{}/{}", api_services(), self.name());
         // A change has the server looked for at once.
         let touched = json!({"metadata": {"annotations": {"touched": is_available.to_string()}}});
@@ -97,12 +104,12 @@ impl Backend {
     }
 }
 
-fn api_services() -> String {
+pub(super) fn api_services() -> String {
     format!("/apis/{}/v1/apiservices", ORCH.group("apiregistration"))
 }
 
 /// The freshness of the version of `group` in aggregated discovery.
-async fn freshness(admin: &Client, group: &str) -> Option<String> {
+pub(super) async fn freshness(admin: &Client, group: &str) -> Option<String> {
     let form = format!("application/json;g={};v=v2;as=APIGroupDiscoveryList", ORCH.group("apidiscovery"));
     let answer = admin.send(Method::GET, "/apis", &[("accept", &form)], Bytes::new()).await.unwrap();
     let document = answer.success().unwrap();
@@ -168,7 +175,7 @@ async fn use_others(admin: Client, well: String, stop: Arc<AtomicBool>) -> Vec<(
 }
 
 /// A namespace ends as far as it can while the server of the group `away` is away, and says what it waits for.
-async fn end_namespace(admin: &Client, away: &str, there: &str) {
+pub(super) async fn end_namespace(admin: &Client, away: &str, there: &str) {
     admin
         .post("/api/v1/namespaces", &json!({"metadata": {"name": "going"}}))
         .await

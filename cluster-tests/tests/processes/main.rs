@@ -7,6 +7,7 @@
 mod access;
 mod acknowledged_definitions;
 mod admission_webhooks;
+mod aggregated_lockout;
 mod aggregated_servers;
 mod audit;
 mod backups;

@@ -4,7 +4,7 @@
 //! answered is the test's.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
@@ -55,7 +55,7 @@ impl Pair {
     }
 }
 
-/// A server on loopback. It ends with its value, and its connections with it.
+/// A server on this machine. It ends with its value, and its connections with it.
 pub(crate) struct TlsHost {
     pub(crate) address: SocketAddr,
     shown: Arc<Mutex<TlsAcceptor>>,
@@ -78,7 +78,19 @@ impl TlsHost {
     where
         F: Future<Output = io::Result<()>> + Send + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        TlsHost::start_at(IpAddr::V4(Ipv4Addr::LOCALHOST), pair, serve).await
+    }
+
+    /// The same at an address of this machine.
+    pub(crate) async fn start_at<F>(
+        address: IpAddr,
+        pair: &Pair,
+        serve: impl Fn(Stream) -> F + Send + Sync + 'static,
+    ) -> TlsHost
+    where
+        F: Future<Output = io::Result<()>> + Send + 'static,
+    {
+        let listener = TcpListener::bind((address, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let shown = Arc::new(Mutex::new(pair.acceptor()));
         let serve: Arc<Serve> = Arc::new(move |stream| serve(stream).boxed());

@@ -3,10 +3,9 @@
 //! Owns their requests and the codes that a correct server may answer. What became of a request whose answer was lost, the ledger
 //! tells.
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::Request;
 use openraft_rt::AsyncRuntime;
+use orch_cluster_tests::sim::requests::{ask, request_with};
 use orch_cluster_tests::sim::runtime::NodeRuntime;
 use orch_cluster_tests::sim::session::Session;
 use orch_cluster_tests::sim::world::World;
@@ -21,7 +20,7 @@ const NAMES: usize = 6;
 
 /// Codes that a correct server answers to a correct request: taken, forbidden while the definition ends, gone, changed, too many,
 /// not now.
-const CODES: [u16; 9] = [200, 201, 202, 403, 404, 409, 429, 503, 504];
+pub(crate) const CODES: [u16; 9] = [200, 201, 202, 403, 404, 409, 429, 503, 504];
 
 /// Kinds of clients, each with its number of them.
 pub(crate) const DRIVERS: [(Drive, u64); 3] = [(Drive::Define, 2), (Drive::Write, 3), (Drive::Own, 1)];
@@ -83,23 +82,9 @@ impl Client {
     ) -> Option<Answer> {
         let before = self.life(node);
         let floor = before.as_ref().map_or(0, |life| self.seen.floor(life, kind));
-        let answer = self.session.http(node, request(method, path, body)).await;
-        let (client, node) = (self.session.client(), node.0);
-        let told = |what: &dyn std::fmt::Display| {
-            self.world().trace().event(format_args!("c{client} n{node} {method} {path}: {what}"));
-        };
-        let (code, body) = match answer {
-            Ok(answered) => answered,
-            Err(gone) => {
-                told(&format_args!("{gone:?}"));
-                return None;
-            }
-        };
-        told(&code);
-        if !CODES.contains(&code) {
-            self.world().fail(format_args!("n{node} answers {code} to {method} {path}: {body}"));
-        }
-        let after = self.life(NodeId(node));
+        let request = request_with(method, path, body);
+        let (code, body) = ask(&self.session, &CODES, node, request).await?;
+        let after = self.life(node);
         let life = before.filter(|before| after.is_some_and(|after| after.group == before.group));
         Some(Answer { code, body, life, floor })
     }
@@ -279,13 +264,4 @@ pub(crate) fn is_in_force(definition: &Value) -> bool {
     let is_established =
         |condition: &Value| condition["type"] == "Established" && condition["status"] == "True";
     definition["metadata"]["deletionTimestamp"].is_null() && conditions.into_iter().any(is_established)
-}
-
-/// A request; `Value::Null`: without a body.
-pub(crate) fn request(method: &str, path: &str, body: &Value) -> Request<Bytes> {
-    let content_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-    let bytes = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-    let request = Request::builder().method(method).uri(format!("http://member:80{path}"));
-    let request = request.header("content-type", content_type).header("accept", "application/json");
-    request.body(bytes).expect("clients send valid requests")
 }

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft_rt::AsyncRuntime;
+use orch_cluster_tests::sim::requests::request_with;
 use orch_cluster_tests::sim::runtime::NodeRuntime;
 use orch_cluster_tests::sim::session::Piece;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::mpsc::Receiver;
 
-use super::clients::{Client, request};
+use super::clients::Client;
 use super::documents::{Custom, VERSIONS, revision_of};
 
 /// Longest wait for a piece of a watch before another member is asked.
@@ -97,7 +98,7 @@ impl Informer {
             format!("watch=1&resourceVersion={through}&allowWatchBookmarks=true&timeoutSeconds={seconds}");
         let (client, node_number) = (session.client(), node.0);
         world.trace().event(format_args!("c{client} n{node_number} watches {path} from {through}"));
-        let asked = session.stream(node, request("GET", &format!("{path}?{query}"), &Value::Null)).await;
+        let asked = session.stream(node, request_with("GET", &format!("{path}?{query}"), &Value::Null)).await;
         let Ok(mut pieces) = asked else { return Next::Resume };
         let mut line = Vec::new();
         loop {

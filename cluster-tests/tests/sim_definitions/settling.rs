@@ -5,62 +5,43 @@
 
 use std::time::Duration;
 
-use openraft_rt::AsyncRuntime;
-use orch_cluster_tests::sim::runtime::NodeRuntime;
+use orch_cluster_tests::sim::requests::Patience;
 use orch_raft::Store;
 use orch_raft::transport::NodeId;
 use serde_json::Value;
 
-use super::clients::{Client, is_in_force};
+use super::clients::{CODES, Client, is_in_force};
 use super::documents::{Custom, KINDS, LATE, VERSIONS, definitions};
 use super::informer::{Informer, Objects};
 use super::judge::orphan;
 
-/// Within this time every member must serve once nothing is wrong, and every definition must be in force.
-const SERVED_MAX: Duration = Duration::from_secs(40);
-
-/// Within this time loops must have done what they owe: twice their longest back-off after failures.
-const OWED_MAX: Duration = Duration::from_secs(60);
-
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Within this time every member must serve once nothing is wrong, and every definition must be in force.
+const SERVED: Patience = Patience { look: LOOK, longest: Duration::from_secs(40) };
+
+/// Within this time loops must have done what they owe: twice their longest back-off after failures.
+const OWED: Patience = Patience { look: LOOK, longest: Duration::from_secs(60) };
+
 /// Waits until every member answers.
 pub(crate) async fn await_service(client: &Client, when: &str) {
-    for node in client.world().members() {
-        let what = format!("n{} serves nothing after {when}", node.0);
-        until(client, SERVED_MAX, &what, async || {
-            let asked = client.ask(node, LATE, ("GET", "/api/v1/namespaces/default"), &Value::Null).await;
-            asked.is_some_and(|answer| answer.code == 200)
-        })
-        .await;
-    }
-}
-
-/// Asks again until `is_done`; the run fails after `most`.
-async fn until(client: &Client, most: Duration, what: &str, mut is_done: impl AsyncFnMut() -> bool) {
-    let (began, world) = (NodeRuntime::elapsed(), client.world());
-    while world.failure().is_none() && !is_done().await {
-        if NodeRuntime::elapsed() - began > most {
-            world.fail(format_args!("{what} within {most:?}"));
-        }
-        NodeRuntime::sleep(LOOK).await;
-        world.observe_logs();
-    }
+    SERVED.await_service(&client.session, &CODES, when).await;
 }
 
 /// Has `kind` in force, whatever became of it in the run.
 pub(crate) async fn define(client: &Client, kind: Custom) {
     let what = format!("{} are not in force", kind.0);
     let path = format!("{}/{}", definitions(), kind.definition());
-    until(client, SERVED_MAX, &what, async || {
-        let node = client.session.pick();
-        let document = kind.document(client.seen.next_edition(), VERSIONS[0]);
-        drop(client.ask(node, kind, ("POST", &definitions()), &document).await);
-        let found = client.ask(node, kind, ("GET", &path), &Value::Null).await;
-        found.is_some_and(|answer| answer.code == 200 && is_in_force(&answer.body))
-    })
-    .await;
+    SERVED
+        .until(client.world(), &what, async || {
+            let node = client.session.pick();
+            let document = kind.document(client.seen.next_edition(), VERSIONS[0]);
+            drop(client.ask(node, kind, ("POST", &definitions()), &document).await);
+            let found = client.ask(node, kind, ("GET", &path), &Value::Null).await;
+            found.is_some_and(|answer| answer.code == 200 && is_in_force(&answer.body))
+        })
+        .await;
 }
 
 /// Settles a run.
@@ -73,16 +54,18 @@ pub(crate) async fn settle(client: &Client, informers: &[Informer]) {
     // A kind that came when all loops ran.
     let what = "no dependent can be made";
     let mut number = 0;
-    until(client, SERVED_MAX, what, async || {
-        number += 1;
-        client.leave_dependent(LATE, &format!("late-{number}")).await
-    })
-    .await;
-    until(client, OWED_MAX, "the loops have not done what they owe", async || orphans(client).is_none())
+    SERVED
+        .until(client.world(), what, async || {
+            number += 1;
+            client.leave_dependent(LATE, &format!("late-{number}")).await
+        })
+        .await;
+    OWED.until(client.world(), "the loops have not done what they owe", async || orphans(client).is_none())
         .await;
     for informer in informers {
         let what = format!("the copy of an informer of {} does not equal what is stored", informer.kind.0);
-        until(client, OWED_MAX, &what, async || stored(client, informer.kind) == Some(informer.copy())).await;
+        OWED.until(client.world(), &what, async || stored(client, informer.kind) == Some(informer.copy()))
+            .await;
     }
     agree(client).await;
 }
@@ -92,16 +75,17 @@ async fn change_and_go_on(client: &Client, kind: Custom) {
     let members = client.world().members();
     let first = client.session.pick();
     let what = format!("no edition of {} is acknowledged by n{}", kind.0, first.0);
-    until(client, SERVED_MAX, &what, async || client.change_definition(first, kind).await.is_some()).await;
+    SERVED.until(client.world(), &what, async || client.change_definition(first, kind).await.is_some()).await;
     for node in members {
         client.go_on(node, kind).await;
         client.create(node, kind, "never", "?dryRun=All").await;
         let name = format!("last-{}", node.0);
         let what = format!("nothing can be created through n{}", node.0);
-        until(client, SERVED_MAX, &what, async || {
-            matches!(client.create(node, kind, &name, "").await, Some(201 | 409))
-        })
-        .await;
+        SERVED
+            .until(client.world(), &what, async || {
+                matches!(client.create(node, kind, &name, "").await, Some(201 | 409))
+            })
+            .await;
     }
 }
 
@@ -124,10 +108,12 @@ fn stored(client: &Client, kind: Custom) -> Option<Objects> {
 /// Every member has the same in the end.
 async fn agree(client: &Client) {
     let world = client.world();
-    until(client, SERVED_MAX, "the members do not converge", async || {
-        let applied: Vec<_> = world.members().into_iter().map(|node: NodeId| world.applied(node)).collect();
-        applied.iter().all(|one| one.is_some() && *one == applied[0])
-    })
-    .await;
+    SERVED
+        .until(client.world(), "the members do not converge", async || {
+            let applied: Vec<_> =
+                world.members().into_iter().map(|node: NodeId| world.applied(node)).collect();
+            applied.iter().all(|one| one.is_some() && *one == applied[0])
+        })
+        .await;
     world.members().into_iter().for_each(|node| world.observe_whole(node));
 }

@@ -12,7 +12,6 @@
 //! that every stored version tells which calls it went through. `SEED=17` replays a run and prints its events, `SEEDS=1000` searches
 //! further, `PLANT=sends-again` plants one bug only.
 
-mod clients;
 mod elsewhere;
 mod hosts;
 mod judge;

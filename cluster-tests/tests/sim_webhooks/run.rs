@@ -9,6 +9,7 @@ use std::time::Duration;
 use openraft_rt::AsyncRuntime;
 use orch_cluster_tests::sim::faults as member_faults;
 use orch_cluster_tests::sim::operator::Operator;
+use orch_cluster_tests::sim::requests::Patience;
 use orch_cluster_tests::sim::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 use orch_cluster_tests::sim::search::Report;
 use orch_cluster_tests::sim::setup::Setup;
@@ -16,7 +17,6 @@ use orch_cluster_tests::sim::world::World;
 use orch_raft::transport::NodeId;
 use serde_json::Value;
 
-use super::clients::Patience;
 use super::hosts::{Hosts, configurations, path_of};
 use super::judge::{Counts, judge};
 use super::plant::Plant;

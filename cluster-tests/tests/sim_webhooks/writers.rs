@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use orch_cluster_tests::sim::requests::{ask, request_with};
 use orch_cluster_tests::sim::session::Session;
 use orch_cluster_tests::sim::world::World;
 use orch_raft::transport::NodeId;
 use serde_json::{Value, json};
 
-use super::clients::{ask, request_with};
 use super::plant::Plant;
 
 /// Names of objects: few, so that clients collide.

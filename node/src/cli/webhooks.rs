@@ -9,11 +9,11 @@ const HEADING: &str = "Webhooks, aggregation";
 /// Flags of webhooks and aggregated servers.
 #[derive(Clone, Debug, Args)]
 pub struct WebhookArgs {
-    /// Call no webhook on this machine, and pass no request on to an aggregated server there: for clusters that are hosted for others,
-    /// whose users must not reach what listens there
+    /// Call no webhook at an address of this machine, be it of loopback or of another interface, and pass no request on to an aggregated
+    /// server at its loopback addresses: for clusters that are hosted for others, whose users must not reach what listens there
     #[arg(long, help_heading = HEADING)]
     pub deny_loopback_webhooks: bool,
-    /// Pass requests on to aggregated servers on this machine, too, as a node for development does by itself
+    /// Pass requests on to aggregated servers at loopback addresses of this machine, too, as a node for development does by itself
     #[arg(long, help_heading = HEADING, conflicts_with = "deny_loopback_webhooks")]
     pub allow_loopback_aggregation: bool,
     /// Reach services of webhooks and aggregated servers at their ready endpoints. Without it they are reached at their cluster

@@ -2,9 +2,9 @@
 //!
 //! Owns the order: resolve once, check every address, connect to the first one that may be dialled and answers. No
 //! name is resolved a second time, so that an answer of the resolver that changes between check and connection changes
-//! nothing.
+//! nothing. Where a host may be at no address of this machine, the system is asked which these are.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use orch_api::egress::{EgressError, Reach, Scheme, Url};
@@ -42,7 +42,14 @@ pub(super) async fn connected(
             last = refused;
             continue;
         }
+        let is_elsewhere = !reach.may_be_here(url);
+        let own = || EgressError::Forbidden { host: url.host.clone(), address: address.ip().to_canonical() };
+        if is_elsewhere && is_own(address.ip()) {
+            last = own();
+            continue;
+        }
         match tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) if is_elsewhere && leads_here(&stream) => last = own(),
             Ok(Ok(stream)) => {
                 // Requests are small; a delay for fuller packets would only add to each.
                 if let Err(error) = stream.set_nodelay(true) {
@@ -55,6 +62,27 @@ pub(super) async fn connected(
         }
     }
     Err(last)
+}
+
+/// Whether `address` is one of this machine's: the system lets a socket have it. Nothing is sent.
+fn is_own(address: IpAddr) -> bool {
+    let can_be_had = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    let address = address.to_canonical();
+    // No machine has these (RFC 1112, RFC 6666). Where a socket may have any address (`ip_nonlocal_bind`), this tells nothing.
+    let nowhere = match address {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::new(240, 0, 0, 1)),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1)),
+    };
+    can_be_had(address) && !can_be_had(nowhere)
+}
+
+/// Whether both ends of `stream` have one address: that of an interface of this machine.
+fn leads_here(stream: &TcpStream) -> bool {
+    match (stream.peer_addr(), stream.local_addr()) {
+        (Ok(peer), Ok(local)) => peer.ip().to_canonical() == local.ip().to_canonical(),
+        // One that has ended already: its handshake fails.
+        _ => false,
+    }
 }
 
 /// The addresses of the host of `url`.
@@ -93,6 +121,60 @@ async fn secure(target: &Target, url: &Url, stream: TcpStream) -> Result<Sender,
             let stream = stream.map_err(|error| unreachable(error.to_string()))?;
             let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
             Sender::over(stream, is_http2).await.map_err(|error| unreachable(error.to_string()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_api::egress::Local;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn an_address_of_this_machine_is_known_by_what_a_socket_may_have() {
+        // The second is no address that a connection to it would come from.
+        for (address, expected) in [
+            ("127.0.0.1", true),
+            ("127.9.8.7", true),
+            ("::ffff:127.0.0.1", true),
+            ("203.0.113.7", false),
+            ("::ffff:203.0.113.7", false),
+            ("2001:db8::7", false),
+        ] {
+            assert_eq!(is_own(address.parse().unwrap()), expected, "{address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_whose_ends_have_one_address_leads_to_this_machine() {
+        for (address, expected) in [("127.0.0.1:0", true), ("127.9.8.7:0", false)] {
+            let listener = TcpListener::bind(address).await.unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            assert_eq!(leads_here(&stream), expected, "{address}");
+        }
+    }
+
+    /// The address from which this machine sends to others; `None` on a machine without a network. Nothing is sent.
+    fn own_address() -> Option<IpAddr> {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.connect("203.0.113.7:9").ok()?;
+        let address = socket.local_addr().unwrap().ip();
+        (!address.is_loopback() && !address.is_unspecified()).then_some(address)
+    }
+
+    #[tokio::test]
+    async fn a_host_at_an_interface_of_this_machine_is_dialled_only_where_this_machine_may_be() {
+        let Some(address) = own_address() else { return };
+        let listener = TcpListener::bind((address, 0)).await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let url = Url::parse(&format!("https://hook.example:{}/", at.port())).unwrap();
+        let refused = connected(&Reach::of_objects(Local::None), &url, vec![at]).await.unwrap_err();
+        assert_eq!(refused, EgressError::Forbidden { host: "hook.example".to_owned(), address });
+        for reach in [Reach::of_objects(Local::Any), Reach::of_objects(Local::Interfaces), Reach::of([&url])]
+        {
+            assert!(connected(&reach, &url, vec![at]).await.is_ok());
         }
     }
 }

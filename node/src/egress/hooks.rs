@@ -144,7 +144,7 @@ impl Caller for Hooks {
 mod tests {
     use std::time::Duration;
 
-    use orch_api::egress::{Scheme, Url};
+    use orch_api::egress::{Local, Scheme, Url};
     use orch_api::webhook::Purpose;
 
     use super::*;
@@ -165,7 +165,7 @@ mod tests {
             purpose: Purpose::Mutating,
             trace: None,
         };
-        let hooks = Hooks::new(Reach::of_objects(true), HookUsers::default());
+        let hooks = Hooks::new(Reach::of_objects(Local::Any), HookUsers::default());
         let made = futures::future::join_all((0..16).map(|_| hooks.0.target(&call))).await;
         let first = made[0].as_ref().unwrap();
         assert!(made.iter().all(|made| made.as_ref().is_ok_and(|target| Arc::ptr_eq(target, first))));

@@ -57,7 +57,7 @@ pub(super) mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
-    use orch_api::egress::{EgressError, Reach, Scheme, Url};
+    use orch_api::egress::{EgressError, Local, Reach, Scheme, Url};
     use orch_api::webhook::{Call, Caller, Purpose};
     use orch_proto::brand::ORCH;
     use time::OffsetDateTime;
@@ -107,7 +107,7 @@ pub(super) mod tests {
     #[tokio::test]
     async fn a_server_whose_call_timed_out_keeps_no_connection_busy() {
         let mut server = Burning::start().await;
-        let hooks = Hooks::new(Reach::of_objects(true), HookUsers::default());
+        let hooks = Hooks::new(Reach::of_objects(Local::Any), HookUsers::default());
         let host = "127.0.0.1".to_owned();
         let url = Url { scheme: Scheme::Https, host, port: server.port, target: "/".to_owned() };
         let call = Call {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use orch_api::egress::Local;
 use orch_api::webhook::{Call, Caller, Purpose};
 use orch_proto::brand::ORCH;
 use rustls::ServerConfig;
@@ -421,7 +422,7 @@ async fn a_webhook_is_trusted_by_its_authority_or_by_its_own_certificate_and_by_
         (&authority.pair, &authority.pair.certificate, false),
     ] {
         let server = Hostile::serving(ok("hello"), serves).await;
-        let hooks = Hooks::new(Reach::of_objects(true), HookUsers::default());
+        let hooks = Hooks::new(Reach::of_objects(Local::Any), HookUsers::default());
         let answered = hooks.call(hook_call(server.url(), bundle.as_bytes())).await;
         assert_eq!(answered.is_ok(), expected, "{answered:?}");
         // The name counts for a certificate that is trusted by itself, too.
@@ -435,7 +436,7 @@ async fn a_webhook_is_trusted_by_its_authority_or_by_its_own_certificate_and_by_
 #[tokio::test]
 async fn a_webhook_is_called_once_and_its_connection_kept() {
     let server = Hostile::start(ok("hello")).await;
-    let hooks = Hooks::new(Reach::of_objects(true), HookUsers::default());
+    let hooks = Hooks::new(Reach::of_objects(Local::Any), HookUsers::default());
     let call = || hook_call(server.url(), server.authority.pair.certificate.as_bytes());
     for _ in 0..3 {
         assert_eq!(&hooks.call(call()).await.unwrap().body[..], b"hello");
@@ -444,12 +445,13 @@ async fn a_webhook_is_called_once_and_its_connection_kept() {
     let small = Call { answer_bytes_max: 4, ..call() };
     let refused = hooks.call(small).await.unwrap_err();
     assert!(matches!(refused, EgressError::TooLarge { .. }), "{refused}");
-    let denied = Hooks::new(Reach::of_objects(false), HookUsers::default()).call(call()).await.unwrap_err();
+    let denied =
+        Hooks::new(Reach::of_objects(Local::None), HookUsers::default()).call(call()).await.unwrap_err();
     assert!(matches!(denied, EgressError::Forbidden { .. }), "{denied}");
     // A connection that was lost with the request on it: the webhook may have acted.
     let server = Hostile::start(Answer::Whole("HTTP/1.1 nonsense\r\n\r\n".to_owned())).await;
     let call = hook_call(server.url(), server.authority.pair.certificate.as_bytes());
-    let hooks = Hooks::new(Reach::of_objects(true), HookUsers::default());
+    let hooks = Hooks::new(Reach::of_objects(Local::Any), HookUsers::default());
     assert!(hooks.call(call).await.is_err());
     assert_eq!(server.requests.lock().len(), 1);
 }

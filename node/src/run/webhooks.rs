@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use orch_api::aggregation::Aggregation;
 use orch_api::ambient::Ambient;
-use orch_api::egress::Reach;
+use orch_api::egress::{Local, Reach};
 use orch_api::follow::Builder;
 use orch_api::webhook::{Routing, Webhooks};
 use orch_proto::Brand;
@@ -57,8 +57,12 @@ impl WebhookPlan {
         let is_denied = arguments.deny_loopback_webhooks;
         let is_relayed = arguments.allow_loopback_aggregation || strictness == Strictness::Dev;
         Ok(WebhookPlan {
-            reach: Reach::of_objects(!is_denied),
-            relayed: Reach::of_objects(is_relayed && !is_denied),
+            reach: Reach::of_objects(if is_denied { Local::None } else { Local::Any }),
+            // One in the network of this machine may be at an address of its own.
+            relayed: Reach::of_objects(match is_relayed && !is_denied {
+                true => Local::Any,
+                false => Local::Interfaces,
+            }),
             routing,
             pair,
             users,
@@ -99,11 +103,11 @@ mod tests {
     fn aggregated_servers_on_this_machine_are_reached_by_choice() {
         const ALLOW: &str = "--allow-loopback-aggregation";
         for (flags, strictness, hooks, relays) in [
-            (&[][..], Strictness::Serve, true, false),
-            (&[ALLOW], Strictness::Serve, true, true),
-            (&[], Strictness::Dev, true, true),
-            (&["--deny-loopback-webhooks"], Strictness::Serve, false, false),
-            (&["--deny-loopback-webhooks"], Strictness::Dev, false, false),
+            (&[][..], Strictness::Serve, Local::Any, Local::Interfaces),
+            (&[ALLOW], Strictness::Serve, Local::Any, Local::Any),
+            (&[], Strictness::Dev, Local::Any, Local::Any),
+            (&["--deny-loopback-webhooks"], Strictness::Serve, Local::None, Local::Interfaces),
+            (&["--deny-loopback-webhooks"], Strictness::Dev, Local::None, Local::Interfaces),
         ] {
             let flags: Vec<&str> = std::iter::once("orch").chain(flags.iter().copied()).collect();
             let plan = WebhookPlan::of(&Only::parse_from(&flags).webhooks, &HookFiles::default(), strictness)

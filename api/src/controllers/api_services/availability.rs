@@ -59,18 +59,32 @@ const LOOK_MAX: Duration = Duration::from_secs(6);
 /// Limits warnings of servers that come and go.
 static UNAVAILABLE: WarningLimit<Moment> = WarningLimit::new();
 
+/// Names that the counter of failures has had as labels: the series of one that is gone stay as long as the process.
+const EVER_MEASURED_MAX: usize = 1_000;
+
 /// The APIServices that the counter of failures names.
 #[derive(Debug, Default)]
-struct Measured(Mutex<BTreeSet<Arc<str>>>);
+struct Measured(Mutex<MeasuredNames>);
+
+#[derive(Debug, Default)]
+struct MeasuredNames {
+    now: BTreeSet<Arc<str>>,
+    ever: BTreeSet<Arc<str>>,
+}
 
 impl Measured {
     fn label(&self, name: &Arc<str>) -> String {
-        let mut names = self.0.lock();
+        let MeasuredNames { now, ever } = &mut *self.0.lock();
         // set: of names.
-        if names.len() >= MEASURED_MAX && !names.contains(name) {
+        if now.contains(name) {
+            return name.to_string();
+        }
+        let is_full = ever.len() >= EVER_MEASURED_MAX && !ever.contains(name);
+        if is_full || now.len() >= MEASURED_MAX {
             return OTHERS.to_owned();
         }
-        names.insert(name.clone());
+        now.insert(name.clone());
+        ever.insert(name.clone());
         name.to_string()
     }
 
@@ -85,7 +99,7 @@ impl Measured {
     /// Forgets `name`, whose server is not looked for any more.
     fn forget(&self, name: &Arc<str>) {
         // set: as above.
-        self.0.lock().remove(name);
+        self.0.lock().now.remove(name);
     }
 }
 
@@ -372,5 +386,29 @@ async fn ask<S: Store>(client: &Client<S>, view: &View, remote: &Remote) -> Resu
         }
         Either::Left((Err(error), _)) => Err(failed(&url, &format!("Get {}: {error}", quoted(&url)))),
         Either::Right(_) => Err(failed(&url, &format!("timed out waiting for {url}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_name_a_bounded_number_of_servers_at_a_time_and_in_all() {
+        let (measured, name) = (Measured::default(), |at: usize| Arc::<str>::from(format!("v1.g{at}")));
+        for at in 0..MEASURED_MAX {
+            assert_eq!(measured.label(&name(at)), *name(at));
+        }
+        assert_eq!(measured.label(&name(MEASURED_MAX)), OTHERS);
+        measured.forget(&name(0));
+        assert_eq!(measured.label(&name(MEASURED_MAX)), *name(MEASURED_MAX), "one has made room");
+        let is_named = |at: usize| {
+            let is_named = measured.label(&name(at)) != OTHERS;
+            measured.forget(&name(at));
+            is_named
+        };
+        // The one that has made room keeps its series.
+        assert_eq!((1..2 * EVER_MEASURED_MAX).filter(|at| is_named(*at)).count(), EVER_MEASURED_MAX - 1);
+        assert!(is_named(1) && !is_named(2 * EVER_MEASURED_MAX));
     }
 }

@@ -17,6 +17,7 @@ use crate::connect::BackendError;
 use crate::egress::{EgressError, Url};
 use crate::flow::Options;
 use crate::http::Lasting;
+use crate::metrics::Exposition;
 use crate::registry::Handle;
 use crate::webhook::{Call, Caller, Purpose, Routing};
 
@@ -498,6 +499,40 @@ async fn documents_of_version_2_are_merged_and_those_of_version_3_made_of_them()
     assert_eq!(scripted.seen.lock().len(), 0, "no server is asked by a reader");
     aggregation.descriptions().set_openapi(&"v1.a.example.com".into(), Some(url.clone()));
     assert_eq!(server.get(&url).await.text, "text", "its own counts");
+}
+
+/// A page of metrics without any but those of requests.
+struct Page;
+
+impl Exposition for Page {
+    fn render(&self) -> String {
+        String::new()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_for_anything_in_an_aggregated_group_have_series_of_their_methods_alone() {
+    let scripted = Scripted { code: 299, ..Scripted::default() };
+    let (server, _, _) = server_with((scripted, "True"), |api, _| api.exposing(Arc::new(Page))).await;
+    let methods = ["GET", "PUT", "MKCOL", "X-1", "X-2", "X-3"]
+        .map(|method| Method::from_bytes(method.as_bytes()).unwrap());
+    for at in 0..120 {
+        let method = methods[at % methods.len()].clone();
+        let path = format!("/apis/a.example.com/v1/namespaces/n{at}/unheard-of-{at}/name-{at}/part-{at}");
+        server.send(method, &path, &[], Body::empty()).await;
+    }
+    let text = server.get("/metrics").await.text;
+    assert!(!text.contains("unheard-of") && !text.contains("part-"), "a path is no label");
+    let mut counted: Vec<&str> = text
+        .lines()
+        .filter(|line| {
+            line.starts_with("apiserver_request_total{") && line.contains("component=\"aggregator\"")
+        })
+        .collect();
+    counted.sort_unstable();
+    let of = |verb: &str| counted.iter().filter(|line| line.contains(&format!("verb=\"{verb}\""))).count();
+    assert_eq!([of("GET"), of("PUT"), of("other"), counted.len()], [1, 1, 1, 3], "{counted:#?}");
+    assert!(counted.iter().all(|line| line.contains("code=\"other\"")), "{counted:#?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+mod kubebuilder;
 mod lockout;
 
 use super::*;

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use orch_cluster_tests::sim::requests::{ask, request};
 use orch_cluster_tests::sim::session::Session;
 use orch_cluster_tests::sim::world::World;
 use orch_raft::transport::NodeId;
 use parking_lot::Mutex;
 
-use super::super::clients::{ask, request};
 use super::backends::{FORGED, NAMES, Sent, things};
 
 /// Codes that a correct server answers: the server's own, and those for one that is away, that this member has not heard of, or too many.

@@ -12,6 +12,7 @@ use openraft_rt::AsyncRuntime;
 use orch_api::conversion::with_conversion_bug;
 use orch_cluster_tests::sim::faults as member_faults;
 use orch_cluster_tests::sim::operator::Operator;
+use orch_cluster_tests::sim::requests::Patience;
 use orch_cluster_tests::sim::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 use orch_cluster_tests::sim::search::Report;
 use orch_cluster_tests::sim::session::Session;
@@ -22,7 +23,6 @@ use orch_raft::transport::NodeId;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::super::clients::Patience;
 use super::backends::{Backends, MOODY, NAMES, Sent, documents, group};
 use super::callers::Caller;
 use super::converter::{Converter, DEFINITION, STORED, VERSIONS, definition, definitions};

@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use orch_cluster_tests::sim::requests::{ask, request_with};
 use orch_cluster_tests::sim::session::Session;
 use orch_cluster_tests::sim::world::World;
 use orch_raft::transport::NodeId;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::super::clients::{ask, request_with};
 use super::converter::{DEFINITION, VERSIONS, definitions, object, objects, spec, versions};
 
 /// Names of objects: few, so that clients collide.

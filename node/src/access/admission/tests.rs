@@ -1,5 +1,8 @@
 //! Configurations of admission plugins that are refused, by field, and some that are not.
 
+use orch_api::admission::standards::Mode;
+use orch_api::admission::{CACHE_SIZE, EventLimit, LimitType};
+
 use super::*;
 
 const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n";

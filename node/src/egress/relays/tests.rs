@@ -11,6 +11,7 @@ use hyper::server::conn::{http1 as server1, http2 as server2};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioExecutor;
 use orch_api::aggregation::ServerTrust;
+use orch_api::egress::Local;
 use orch_proto::brand::ORCH;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -126,7 +127,7 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, connections: Arc<At
 }
 
 fn relays(pair: Option<(PathBuf, PathBuf)>) -> Relays {
-    Relays::new(Reach::of_objects(true), ProxyPair::read(pair).unwrap())
+    Relays::new(Reach::of_objects(Local::Any), ProxyPair::read(pair).unwrap())
 }
 
 async fn ask(relays: &Relays, server: Server, body: &'static str) -> Result<String, BackendError> {
@@ -186,7 +187,7 @@ async fn a_server_is_who_its_object_says_or_gets_no_request() {
         assert_eq!(asked.is_ok(), is_asked, "{name} {trust:?}: {asked:?}");
         assert!(is_asked || matches!(asked, Err(BackendError::Dial(_))));
     }
-    let denied = Relays::new(Reach::of_objects(false), ProxyPair::read(None).unwrap());
+    let denied = Relays::new(Reach::of_objects(Local::Interfaces), ProxyPair::read(None).unwrap());
     let refused = ask(&denied, own.server("s.ns.svc", own.bundle()), "x").await;
     assert!(matches!(refused, Err(BackendError::Dial(_))), "{refused:?}");
 }

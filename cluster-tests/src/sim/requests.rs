@@ -1,4 +1,4 @@
-//! The requests of all clients of a run, and waiting.
+//! Requests over HTTP of clients that are written as tests are, and waiting.
 //!
 //! Owns their form, the events that a trace has of them, and how long something that has to come true is waited for. An answer that
 //! no correct server gives fails the run.
@@ -9,27 +9,28 @@ use bytes::Bytes;
 use http::Request;
 use http::request::Builder;
 use openraft_rt::AsyncRuntime;
-use orch_cluster_tests::sim::runtime::NodeRuntime;
-use orch_cluster_tests::sim::session::Session;
-use orch_cluster_tests::sim::world::World;
 use orch_raft::transport::NodeId;
 use serde_json::Value;
 
+use super::runtime::NodeRuntime;
+use super::session::Session;
+use super::world::World;
+
 /// A request to a member.
-pub(crate) fn request(method: &str, path: &str) -> Builder {
+pub fn request(method: &str, path: &str) -> Builder {
     let content_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
     let request = Request::builder().method(method).uri(format!("http://member:80{path}"));
     request.header("content-type", content_type).header("accept", "application/json")
 }
 
 /// The same with `body`; `Value::Null`: without one.
-pub(crate) fn request_with(method: &str, path: &str, body: &Value) -> Request<Bytes> {
+pub fn request_with(method: &str, path: &str, body: &Value) -> Request<Bytes> {
     let bytes = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
     request(method, path).body(bytes).expect("clients send valid requests")
 }
 
 /// Sends `request` to `node`: the code, one of `codes`, and the document. `None`: there is no answer.
-pub(crate) async fn ask(
+pub async fn ask(
     session: &Session,
     codes: &[u16],
     node: NodeId,
@@ -59,16 +60,16 @@ pub(crate) async fn ask(
 
 /// How something that has to come true is waited for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub struct Patience {
     /// Pause between two looks.
-    pub(crate) look: Duration,
+    pub look: Duration,
     /// The run fails after this time.
-    pub(crate) longest: Duration,
+    pub longest: Duration,
 }
 
 impl Patience {
     /// Looks again until `is_done`.
-    pub(crate) async fn until(self, world: &World, what: &str, mut is_done: impl AsyncFnMut() -> bool) {
+    pub async fn until(self, world: &World, what: &str, mut is_done: impl AsyncFnMut() -> bool) {
         let began = NodeRuntime::elapsed();
         while world.failure().is_none() && !is_done().await {
             if NodeRuntime::elapsed() - began > self.longest {
@@ -80,7 +81,7 @@ impl Patience {
     }
 
     /// Waits until every member answers `session`.
-    pub(crate) async fn await_service(self, session: &Session, codes: &[u16], when: &str) {
+    pub async fn await_service(self, session: &Session, codes: &[u16], when: &str) {
         for node in session.world().members() {
             let what = format!("n{} serves nothing after {when}", node.0);
             self.until(session.world(), &what, async || {
