@@ -13,9 +13,9 @@ pub(super) const IMPORT_ABOUT: &str = "Copy the objects of a running server of t
         managed fields and status. Versions are the target's own, so clients list again when they move over. Admission at the target is not asked. \
         Left out is what tells who is alive or belongs to the target: leases, events, requests for certificates, the service of the API. \
         docs/guides/move-in.md has the list, and the way of a move from the first try to the cut-over.\n\n\
-        What was copied stands in the state file: broken off at any time, the same command goes on, and ends the same. With --follow it goes on \
-        copying every change, until Ctrl-C, and then compares everything once more.\n\n\
-        Exit codes: 0 where everything is copied, 3 where objects do not fit, 1 for any other failure, 2 for a wrong flag.";
+        What was copied stands in the state file: broken off at any time, the same command goes on, and ends the same. What the target refused is tried again by \
+        each run. With --follow it goes on copying every change, through outages of either server, until Ctrl-C, and then compares everything once more.\n\n\
+        Exit codes: 0 where everything is copied, 3 where objects do not fit, were not tried or are held at the source, 1 for any other failure, 2 for a wrong flag.";
 
 /// Flags of `orch import`.
 #[derive(Debug, Args)]
