@@ -63,7 +63,8 @@ impl ImportArgs {
 /// First part of `orch export --help`, set at the command: at the flags its summary would replace it.
 pub(super) const EXPORT_ABOUT: &str = "Write the objects of a server as manifests, into a directory or as one stream of YAML.\n\n\
         Manifests are what a person would have written: without uids, times, versions and status, and without objects that a controller makes \
-        of others. --exact keeps all of it. Secrets are among them, in files that only their owner reads. Kinds and objects that \
+        of others; nothing in them names the uid of another object, because a server that takes them gives objects new ones. --exact keeps all of it, and is not \
+        to be applied to another server: its garbage collector would delete what has owners. Secrets are among them, in files that only their owner reads. Kinds and objects that \
         `orch import` leaves out are left out here, too. A list is of one moment, two lists are not: for a copy of one moment save a \
         snapshot (`orch snapshot save`).";
 

@@ -87,7 +87,7 @@ pub(super) fn is_token(brand: &Brand, kind: &Kind, object: &Value) -> bool {
 }
 
 /// The group of `kind` without the domain of built-in groups; empty for core, and the whole name for groups of definitions.
-fn stem<'a>(brand: &Brand, kind: &'a Kind) -> &'a str {
+pub(super) fn stem<'a>(brand: &Brand, kind: &'a Kind) -> &'a str {
     let stem = kind.group.strip_suffix(brand.group_domain).and_then(|stem| stem.strip_suffix('.'));
     stem.unwrap_or(&kind.group)
 }

@@ -20,6 +20,7 @@ mod follow;
 mod journal;
 mod kinds;
 mod left_out;
+mod manifest;
 mod owners;
 mod report;
 mod sending;

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::super::export;
 use super::*;
+use crate::cli::ExportArgs;
 
 /// The objects that were sent to the target, in order.
 fn sent(clusters: &Clusters) -> Vec<String> {
@@ -212,4 +214,29 @@ async fn objects_that_a_dry_run_does_not_try_keep_it_from_success() {
     assert_eq!(code, 3, "{told}");
     assert!(told.contains("widgets.example.com: 1 come with their definition, and WERE NOT TRIED"), "{told}");
     assert_eq!(clusters.target.uid(DEFINITIONS, "widgets.example.com"), None);
+}
+
+#[tokio::test]
+async fn an_export_of_a_list_that_begins_anew_writes_each_object_once() {
+    let clusters = Clusters::start().await;
+    let source = &clusters.source;
+    for at in 0..50 {
+        source.put("configmaps", map(&format!("n/m{at:02}"), &format!("u-{at}"), "v"));
+    }
+    source.put("pods", owned(object("n/p", "u-p"), ("v1", "ReplicaSet", "r", "u-r")));
+    let asked = AtomicUsize::new(0);
+    source.script(move |call, _| {
+        let token = call.strip_prefix("GET /api/v1/configmaps?limit=40&continue=")?;
+        let is_first = !token.is_empty() && asked.fetch_add(1, Ordering::Relaxed) == 0;
+        is_first.then(|| (410, json!({"reason": "Expired", "code": 410})))
+    });
+    let arguments =
+        ExportArgs { kubeconfig: None, context: None, dir: None, exact: false, with_events: false };
+    let access = source.access.lock().take().unwrap();
+    let (mut out, mut report) = (Vec::new(), Vec::new());
+    export::carry_out(&arguments, &access, &mut out, &mut report).await.unwrap();
+    let (out, report) = (String::from_utf8(out).unwrap(), String::from_utf8(report).unwrap());
+    assert_eq!(out.matches("name: m").count(), 50, "{out}");
+    assert_eq!(out.matches("\nkind: ").count(), 52, "{out}");
+    assert!(report.contains("52 objects written") && report.contains("pods: 1 left out"), "{report}");
 }
