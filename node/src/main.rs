@@ -75,7 +75,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Snapshot(command) => snapshot::run(&command, &mut io::stdout(), &mut io::stderr()),
         Command::Import(arguments) => return moving::import(&arguments, &mut io::stdout()),
-        Command::Export(arguments) => moving::export(&arguments, &mut io::stdout()),
+        Command::Export(arguments) => moving::export(&arguments, &mut io::stdout(), &mut io::stderr()),
         Command::Encryption(EncryptionCommand::Rewrite(arguments)) => {
             let mut out = io::stdout();
             match (&arguments.data_dir, &arguments.encryption_provider_config) {

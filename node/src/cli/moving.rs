@@ -13,9 +13,9 @@ pub(super) const IMPORT_ABOUT: &str = "Copy the objects of a running server of t
         managed fields and status. Versions are the target's own, so clients list again when they move over. Admission at the target is not asked. \
         Left out is what tells who is alive or belongs to the target: leases, events, requests for certificates, the service of the API. \
         docs/guides/move-in.md has the list, and the way of a move from the first try to the cut-over.\n\n\
-        What was copied stands in the state file: broken off at any time, the same command goes on, and ends the same. With --follow it goes on \
-        copying every change, until Ctrl-C, and then compares everything once more.\n\n\
-        Exit codes: 0 where everything is copied, 3 where objects do not fit, 1 for any other failure, 2 for a wrong flag.";
+        What was copied stands in the state file: broken off at any time, the same command goes on, and ends the same. What the target refused is tried again by \
+        each run. With --follow it goes on copying every change, through outages of either server, until Ctrl-C, and then compares everything once more.\n\n\
+        Exit codes: 0 where everything is copied, 3 where objects do not fit, were not tried or are held at the source, 1 for any other failure, 2 for a wrong flag.";
 
 /// Flags of `orch import`.
 #[derive(Debug, Args)]
@@ -63,7 +63,8 @@ impl ImportArgs {
 /// First part of `orch export --help`, set at the command: at the flags its summary would replace it.
 pub(super) const EXPORT_ABOUT: &str = "Write the objects of a server as manifests, into a directory or as one stream of YAML.\n\n\
         Manifests are what a person would have written: without uids, times, versions and status, and without objects that a controller makes \
-        of others. --exact keeps all of it. Secrets are among them, in files that only their owner reads. Kinds and objects that \
+        of others; nothing in them names the uid of another object, because a server that takes them gives objects new ones. --exact keeps all of it, and is not \
+        to be applied to another server: its garbage collector would delete what has owners. Secrets are among them, in files that only their owner reads. Kinds and objects that \
         `orch import` leaves out are left out here, too. A list is of one moment, two lists are not: for a copy of one moment save a \
         snapshot (`orch snapshot save`).";
 

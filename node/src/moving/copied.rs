@@ -1,16 +1,44 @@
-//! What a copy has brought to the target: uids by place, and who owns whom.
+//! The books of a copy: uids by place, who owns whom, and what the target refused.
 //!
-//! Owns the answer to two questions: whether the owners of an object are there, and which objects are to be removed because the
-//! source has them no more. It takes about 200 bytes an object.
+//! Owns the answer to three questions: whether the owners of an object are at the target, which objects are to be removed because the
+//! source has them no more, and which are to be tried again. It takes about 200 bytes an object.
+//!
+//! Invariant: `dependents` holds a place for each owner that the object there names, and no other: it does not grow with changes.
+//! Invariant: a place keeps its uid until the object is removed, also where the target refused it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use serde_json::Value;
-
-use super::kinds::Kind;
+use super::kinds::{Kind, is_definitions_id};
+use super::owners::Owner;
 
 /// The place of an object: the id of its kind, and `NAMESPACE/NAME`.
 pub(super) type Place = (String, String);
+
+/// An object that the target refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) uid: String,
+    pub(super) reason: String,
+    pub(super) left: Left,
+}
+
+/// What a refusal has left at the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// The object is not there.
+    Nothing,
+    /// It is there as it was before the change that was refused.
+    Former,
+}
+
+/// Why the dependents of an owner cannot come: the target's garbage collector would remove them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Barred {
+    /// The target refused the owner.
+    Refused,
+    /// The owner is one of the objects that do not move.
+    Stays,
+}
 
 /// The objects that were brought.
 #[derive(Debug, Default)]
@@ -19,25 +47,26 @@ pub(super) struct Copied {
     places: BTreeMap<String, HashMap<String, String>>,
     /// Uids of objects that are certainly at the target.
     present: HashSet<String>,
-    /// Uids that the target refused.
-    refused: HashSet<String>,
+    refusals: BTreeMap<Place, Refusal>,
+    /// By the uid of an owner that is not at the target.
+    barred: HashMap<String, Barred>,
+    /// By the uid of an object: the uids of its owners. Objects without owners are not in it.
+    owners: HashMap<String, Vec<String>>,
     /// By the uid of an owner: the objects that name it.
-    dependents: HashMap<String, Vec<Place>>,
+    dependents: HashMap<String, HashSet<Place>>,
     /// Kinds whose list was copied to its end, and the version of that list or of the last change after it.
     versions: BTreeMap<String, String>,
     /// Kinds that are copied but for objects whose owners come later, and the versions of their lists.
     pending: BTreeMap<String, String>,
+    /// Kinds whose definition was removed: what came over their watches since is gone with it.
+    undeclared: HashSet<String>,
     /// Namespaces that are being deleted at the source.
     ending: HashSet<String>,
-    /// Uids of owners that did not come in time.
-    overdue: HashSet<String>,
+    /// Uids of owners that the source does not have either.
+    absent: HashSet<String>,
 }
 
 impl Copied {
-    pub(super) fn is_empty(&self) -> bool {
-        self.places.is_empty() && self.versions.is_empty()
-    }
-
     /// The number of objects.
     pub(super) fn len(&self) -> usize {
         self.places.values().map(HashMap::len).sum()
@@ -46,34 +75,90 @@ impl Copied {
     /// Notes that the object at `place` is about to be sent.
     pub(super) fn expect(&mut self, (kind, place): (&str, &str), uid: &str, owners: &[String]) {
         let places = self.places.entry(kind.to_owned()).or_default();
-        places.insert(place.to_owned(), uid.to_owned());
+        let before = places.insert(place.to_owned(), uid.to_owned());
+        if let Some(before) = before.filter(|before| before != uid) {
+            self.present.remove(&before);
+            self.release((kind, place), &before);
+        }
+        if self.owners.get(uid).map_or(&[][..], Vec::as_slice) == owners {
+            return;
+        }
+        self.release((kind, place), uid);
         for owner in owners {
             let at = (kind.to_owned(), place.to_owned());
-            let dependents = self.dependents.entry(owner.clone()).or_default();
-            // One that stands there twice is looked at twice, which costs less than a search.
-            if dependents.last() != Some(&at) {
-                dependents.push(at);
+            self.dependents.entry(owner.clone()).or_default().insert(at);
+        }
+        if !owners.is_empty() {
+            self.owners.insert(uid.to_owned(), owners.to_vec());
+        }
+    }
+
+    /// Takes the object at `place` off the lists of its owners.
+    fn release(&mut self, (kind, place): (&str, &str), uid: &str) {
+        for owner in self.owners.remove(uid).unwrap_or_default() {
+            if let Some(dependents) = self.dependents.get_mut(&owner) {
+                dependents.remove(&(kind.to_owned(), place.to_owned()));
+                if dependents.is_empty() {
+                    self.dependents.remove(&owner);
+                }
             }
         }
     }
 
-    pub(super) fn note_present(&mut self, uid: &str) {
+    /// Notes that the target has the object; returns whether it had refused it.
+    pub(super) fn note_present(&mut self, (kind, place): (&str, &str), uid: &str) -> bool {
         self.present.insert(uid.to_owned());
+        self.barred.remove(uid);
+        self.refusals.remove(&(kind.to_owned(), place.to_owned())).is_some()
     }
 
-    pub(super) fn note_refused(&mut self, (kind, place): (&str, &str), uid: &str) {
-        self.refused.insert(uid.to_owned());
-        if let Some(places) = self.places.get_mut(kind) {
-            places.remove(place);
+    /// Notes that the target refused the object, and returns what it has of it.
+    pub(super) fn note_refused(&mut self, at: (&str, &str), uid: &str, reason: String) -> Left {
+        let left = if self.present.contains(uid) { Left::Former } else { Left::Nothing };
+        self.set_refusal(at, Refusal { uid: uid.to_owned(), reason, left });
+        left
+    }
+
+    /// Takes in a refusal of an earlier run.
+    pub(super) fn set_refusal(&mut self, (kind, place): (&str, &str), refusal: Refusal) {
+        match refusal.left {
+            Left::Nothing => drop(self.barred.insert(refusal.uid.clone(), Barred::Refused)),
+            Left::Former => drop(self.present.insert(refusal.uid.clone())),
         }
+        self.refusals.insert((kind.to_owned(), place.to_owned()), refusal);
     }
 
-    /// Notes that the object at `place` is gone, and returns its uid.
-    pub(super) fn remove(&mut self, (kind, place): (&str, &str)) -> Option<String> {
-        let uid = self.places.get_mut(kind)?.remove(place)?;
-        self.present.remove(&uid);
-        self.dependents.remove(&uid);
-        Some(uid)
+    pub(super) fn refusals(&self) -> &BTreeMap<Place, Refusal> {
+        &self.refusals
+    }
+
+    /// The places of the objects of `kind` that were refused.
+    pub(super) fn refused_of(&self, kind: &str) -> Vec<String> {
+        let from = (kind.to_owned(), String::new());
+        let of_kind = self.refusals.range(from..).take_while(|((of, _), _)| of == kind);
+        of_kind.map(|((_, place), _)| place.clone()).collect()
+    }
+
+    /// Notes that the object at `place` is gone, and with a definition the objects of its kind.
+    pub(super) fn remove(&mut self, (kind, place): (&str, &str)) {
+        self.refusals.remove(&(kind.to_owned(), place.to_owned()));
+        let uid = self.places.get_mut(kind).and_then(|places| places.remove(place));
+        if let Some(uid) = uid {
+            self.present.remove(&uid);
+            self.barred.remove(&uid);
+            self.release((kind, place), &uid);
+        }
+        if is_definitions_id(kind) {
+            for object in self.places_of(place) {
+                self.remove((place, &object));
+            }
+            for object in self.refused_of(place) {
+                self.refusals.remove(&(place.to_owned(), object));
+            }
+            self.places.remove(place);
+            self.versions.remove(place);
+            self.undeclared.insert(place.to_owned());
+        }
     }
 
     /// The uid of the object that was brought to `place`.
@@ -81,24 +166,66 @@ impl Copied {
         self.places.get(kind)?.get(place).cloned()
     }
 
+    /// Whether the object that was brought to `place` is certainly at the target.
+    pub(super) fn is_present_at(&self, at: (&str, &str)) -> bool {
+        self.uid_at(at).is_some_and(|uid| self.present.contains(&uid))
+    }
+
+    /// Whether another object than that of `uid` was brought to `place`.
+    pub(super) fn has_other_at(&self, (kind, place): (&str, &str), uid: &str) -> bool {
+        self.places.get(kind).and_then(|places| places.get(place)).is_some_and(|before| before != uid)
+    }
+
+    /// The places of `kind`.
+    pub(super) fn places_of(&self, kind: &str) -> Vec<String> {
+        self.places.get(kind).into_iter().flat_map(HashMap::keys).cloned().collect()
+    }
+
     /// The places of `kind` that `listed` lacks.
     pub(super) fn missing_in(&self, kind: &str, listed: &HashSet<String>) -> Vec<String> {
-        let places = self.places.get(kind).into_iter().flatten();
-        places.map(|(place, _)| place).filter(|place| !listed.contains(*place)).cloned().collect()
+        let places = self.places.get(kind).into_iter().flat_map(HashMap::keys);
+        places.filter(|place| !listed.contains(*place)).cloned().collect()
     }
 
     /// The objects that name `uid` as an owner.
     pub(super) fn dependents(&self, uid: &str) -> Vec<Place> {
-        self.dependents.get(uid).cloned().unwrap_or_default()
+        self.dependents.get(uid).into_iter().flatten().cloned().collect()
     }
 
-    pub(super) fn are_present(&self, owners: &[String]) -> bool {
-        owners.iter().all(|owner| self.present.contains(owner))
+    pub(super) fn are_present(&self, owners: &[Owner]) -> bool {
+        owners.iter().all(|owner| self.present.contains(&owner.uid))
     }
 
-    /// Whether one of `owners` was refused, so that the target would collect their object as garbage.
-    pub(super) fn is_refused(&self, owners: &[String]) -> bool {
-        owners.iter().any(|owner| self.refused.contains(owner))
+    /// Whether each of `owners` is at the target, or the source does not have it either.
+    pub(super) fn are_settled(&self, owners: &[Owner]) -> bool {
+        owners.iter().all(|owner| self.present.contains(&owner.uid) || self.absent.contains(&owner.uid))
+    }
+
+    /// Those of `owners` of which it is not known whether the source has them.
+    pub(super) fn unknown<'o>(&self, owners: &'o [Owner]) -> impl Iterator<Item = &'o Owner> {
+        let is_known = |uid: &str| {
+            self.present.contains(uid) || self.absent.contains(uid) || self.barred.contains_key(uid)
+        };
+        owners.iter().filter(move |owner| !is_known(&owner.uid))
+    }
+
+    /// Why the object of `owners` cannot come.
+    pub(super) fn barrier(&self, owners: &[Owner]) -> Option<Barred> {
+        owners.iter().find_map(|owner| self.barred.get(&owner.uid).copied())
+    }
+
+    /// Notes that the owner of this uid is one of the objects that do not move.
+    pub(super) fn note_staying(&mut self, uid: &str) {
+        self.barred.insert(uid.to_owned(), Barred::Stays);
+    }
+
+    /// Notes that the source does not have the owner of this uid.
+    pub(super) fn note_absent(&mut self, uid: &str) {
+        self.absent.insert(uid.to_owned());
+    }
+
+    pub(super) fn is_absent(&self, uid: &str) -> bool {
+        self.absent.contains(uid)
     }
 
     /// The version from which on the changes of `kind` are still to be copied; `None`: the list is.
@@ -113,11 +240,22 @@ impl Copied {
     /// Has the kind listed again.
     pub(super) fn forget_version(&mut self, kind: &str) {
         self.versions.remove(kind);
+        self.undeclared.remove(kind);
     }
 
-    /// Has every kind listed again.
+    /// Whether the definition of `kind` was removed since it was listed.
+    pub(super) fn is_undeclared(&self, kind: &str) -> bool {
+        self.undeclared.contains(kind)
+    }
+
+    /// Has every kind listed again, and everything about the source found out anew.
     pub(super) fn forget_versions(&mut self) {
         self.versions.clear();
+        self.pending.clear();
+        self.undeclared.clear();
+        self.ending.clear();
+        self.absent.clear();
+        self.barred.retain(|_, barred| *barred == Barred::Refused);
     }
 
     pub(super) fn set_pending(&mut self, kind: &str, version: &str) {
@@ -129,70 +267,110 @@ impl Copied {
         self.pending.remove_entry(kind)
     }
 
-    /// Whether the namespace of `object` is certainly at the target; true for kinds without namespaces.
-    pub(super) fn has_home(&self, kind: &Kind, object: &Value) -> bool {
-        let namespace = object["metadata"]["namespace"].as_str().filter(|_| kind.namespaced);
-        let is_there = |uid: String| self.present.contains(&uid);
-        namespace.is_none_or(|namespace| self.uid_at(("namespaces", namespace)).is_some_and(is_there))
-    }
-
     pub(super) fn take_pending(&mut self) -> BTreeMap<String, String> {
         std::mem::take(&mut self.pending)
     }
 
-    /// Notes that nothing waits for `owners` any more.
-    pub(super) fn note_overdue(&mut self, owners: Vec<String>) {
-        self.overdue.extend(owners);
-    }
-
-    /// Whether each of `owners` is there, or was waited for in vain.
-    pub(super) fn are_overdue(&self, owners: &[String]) -> bool {
-        owners.iter().all(|owner| self.present.contains(owner) || self.overdue.contains(owner))
+    /// Whether `namespace` is certainly at the target; true for objects of `kind` that are in none.
+    pub(super) fn has_home(&self, kind: &Kind, namespace: &str) -> bool {
+        !kind.namespaced || namespace.is_empty() || self.is_present_at(("namespaces", namespace))
     }
 
     pub(super) fn note_ending(&mut self, namespace: &str) {
         self.ending.insert(namespace.to_owned());
     }
 
+    /// Notes that the namespace of this name is not being deleted: it is gone, or another one has the name.
+    pub(super) fn note_lasting(&mut self, namespace: &str) {
+        self.ending.remove(namespace);
+    }
+
     pub(super) fn is_ending(&self, namespace: &str) -> bool {
         self.ending.contains(namespace)
     }
 
-    /// Ends the reading of a state file: the objects of kinds that were copied to their end are at the target.
+    /// Ends the reading of a state file: the objects of kinds that were copied to their end are at the target, those excepted that
+    /// it refused.
     pub(super) fn settle(&mut self) {
         for kind in self.versions.keys() {
             let uids = self.places.get(kind).into_iter().flat_map(HashMap::values);
-            self.present.extend(uids.cloned());
+            self.present.extend(uids.filter(|uid| !self.barred.contains_key(*uid)).cloned());
         }
     }
-}
-
-/// The uids of the owners of `object`.
-pub(super) fn owners_of(object: &Value) -> Vec<String> {
-    let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-    owners.filter_map(|owner| owner["uid"].as_str().map(str::to_owned)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
+    fn owners(uids: &[&str]) -> Vec<Owner> {
+        uids.iter().map(|uid| Owner { uid: (*uid).to_owned(), ..Owner::default() }).collect()
+    }
+
+    fn uids(uids: &[&str]) -> Vec<String> {
+        uids.iter().map(|uid| (*uid).to_owned()).collect()
+    }
+
     #[test]
     fn owners_count_once_they_are_certainly_there() {
         let mut copied = Copied::default();
         copied.expect(("a", "n/x"), "u-x", &[]);
-        let owners = ["u-x".to_owned()];
-        assert!(!copied.are_present(&owners), "it may have been refused");
+        let of_x = owners(&["u-x"]);
+        assert!(!copied.are_present(&of_x), "it may have been refused");
         copied.settle();
-        assert!(!copied.are_present(&owners), "its kind was not copied to its end");
+        assert!(!copied.are_present(&of_x), "its kind was not copied to its end");
         copied.set_version("a", "7");
         copied.settle();
-        assert!(copied.are_present(&owners));
-        copied.expect(("b", "n/y"), "u-y", &owners);
-        copied.expect(("b", "n/y"), "u-y", &owners);
+        assert!(copied.are_present(&of_x));
+        assert_eq!(copied.missing_in("a", &HashSet::from(["n/z".to_owned()])), ["n/x"]);
+        copied.remove(("a", "n/x"));
+        assert!(!copied.are_present(&of_x) && copied.len() == 0);
+    }
+
+    #[test]
+    fn a_dependent_stands_once_below_each_owner_that_it_names_now() {
+        let mut copied = Copied::default();
+        for _ in 0..3 {
+            copied.expect(("b", "n/y"), "u-y", &uids(&["u-x"]));
+            copied.expect(("b", "n/z"), "u-z", &uids(&["u-x"]));
+        }
+        assert_eq!(copied.dependents("u-x").len(), 2);
+        copied.expect(("b", "n/z"), "u-z", &uids(&["u-w"]));
         assert_eq!(copied.dependents("u-x"), [("b".to_owned(), "n/y".to_owned())]);
-        assert_eq!(copied.missing_in("b", &HashSet::from(["n/z".to_owned()])), ["n/y"]);
-        assert_eq!(copied.remove(("a", "n/x")).as_deref(), Some("u-x"));
-        assert!(!copied.are_present(&owners) && copied.len() == 1);
+        copied.expect(("b", "n/y"), "u-other", &[]);
+        copied.remove(("b", "n/z"));
+        assert!(copied.dependents.is_empty() && copied.owners.is_empty());
+    }
+
+    #[test]
+    fn a_refused_change_leaves_the_object_in_the_books_and_a_success_ends_the_refusal() {
+        let mut copied = Copied::default();
+        copied.expect(("a", "n/x"), "u-x", &[]);
+        assert_eq!(copied.note_refused(("a", "n/x"), "u-x", "no".to_owned()), Left::Nothing);
+        assert_eq!(copied.barrier(&owners(&["u-x"])), Some(Barred::Refused));
+        assert_eq!(copied.refused_of("a"), ["n/x"]);
+        assert!(copied.note_present(("a", "n/x"), "u-x"));
+        assert!(copied.barrier(&owners(&["u-x"])).is_none() && copied.refusals().is_empty());
+        assert_eq!(copied.note_refused(("a", "n/x"), "u-x", "no".to_owned()), Left::Former);
+        assert!(copied.are_present(&owners(&["u-x"])), "its former state is there");
+        assert_eq!(
+            copied.missing_in("a", &HashSet::new()),
+            ["n/x"],
+            "it is removed when the source lacks it"
+        );
+    }
+
+    #[test]
+    fn the_objects_of_a_definition_go_with_it() {
+        let mut copied = Copied::default();
+        copied.expect((DEFINITIONS, "widgets.example.com"), "u-d", &[]);
+        copied.expect(("widgets.example.com", "n/x"), "u-x", &uids(&["u-o"]));
+        copied.note_refused(("widgets.example.com", "n/y"), "u-y", "no".to_owned());
+        copied.set_version("widgets.example.com", "7");
+        copied.remove((DEFINITIONS, "widgets.example.com"));
+        assert!(copied.len() == 0 && copied.refusals().is_empty() && copied.dependents.is_empty());
+        assert_eq!(copied.version("widgets.example.com"), None);
     }
 }

@@ -1,9 +1,9 @@
 //! The pass over all objects of the source.
 //!
-//! Owns the order, and which objects wait for their owners. A kind is read page by page; the objects of a page are sent at once, and
-//! only places are kept of those that wait.
+//! Owns the order of kinds, and that a list was read to its end before its kind counts as copied. A kind is read page by page; the objects of
+//! a page are sent at once, and only places are kept of those that wait.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::Write;
 use std::time::Duration;
 
@@ -12,12 +12,11 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::copied::{Place, owners_of};
-use super::journal::{copy_line, gone_line, kind_line};
-use super::kinds::{Kind, Served, discover, place_of};
-use super::servers::{Cursor, UNDER_WAY_MAX};
-use super::target::{Namesakes, Put, Trial, put, remove};
-use super::{Move, left_out};
+use super::journal::kind_line;
+use super::kinds::{Kind, definitions_id, discover, place_of};
+use super::servers::{Cursor, RESTARTS_MAX, UNDER_WAY_MAX};
+use super::waiting::{Pending, Waiting};
+use super::{Kinds, Move, left_out};
 
 /// Between two lines of progress.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -26,17 +25,16 @@ const SERVED_MAX: Duration = Duration::from_secs(60);
 /// Between two looks whether it does.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// An object whose owners, or whose namespace, come later.
-pub(super) struct Waiting {
-    kind: Kind,
-    pub(super) place: String,
-    uid: String,
-    owners: Vec<String>,
+/// Whether a survey waits for the kinds of the definitions that the target has taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Survey {
+    Now,
+    OnceServed,
 }
 
 /// The lines of progress.
 pub(super) struct Progress<'o, W> {
-    pub(super) out: &'o mut W,
+    out: &'o mut W,
     told: Instant,
 }
 
@@ -55,35 +53,50 @@ impl<'o, W: Write> Progress<'o, W> {
     }
 }
 
+/// The lists of one kind, until one is read to its end at one moment.
+struct Lists<'k> {
+    kind: &'k Kind,
+    id: String,
+    /// Objects that waited before this kind.
+    before: usize,
+    /// Places of the objects of the list that move.
+    listed: HashSet<String>,
+    /// Versions at the source of the objects that were sent, by place: a list that is begun anew sends others only.
+    sent: HashMap<String, String>,
+}
+
+/// How the reading of a list ended.
+enum Listed {
+    /// The list is of one moment: this version.
+    Whole(String),
+    /// The source forgot the version of the first pages.
+    Torn,
+    /// The source has no such list.
+    Unserved,
+}
+
 impl Move<'_> {
-    fn trial(&self) -> Trial {
-        if self.arguments.dry_run { Trial::Dry } else { Trial::Real }
-    }
-
-    fn namesakes(&self) -> Namesakes {
-        if self.arguments.replace { Namesakes::All } else { Namesakes::Own }
-    }
-
     /// Copies every object that the state file does not say to be copied.
     ///
     /// # Errors
     /// A server cannot be used any further.
     pub(super) async fn copy_all(&self, out: &mut impl Write) -> anyhow::Result<()> {
-        let mut progress = Progress::new(out);
-        let (definitions, others): (Vec<Kind>, Vec<Kind>) =
-            self.served.kinds().iter().cloned().partition(|kind| self.served.is_definition(kind));
-        let mut waiting = Vec::new();
-        for kind in definitions {
+        let (mut progress, mut waiting) = (Progress::new(out), Vec::new());
+        if let Some(kind) = self.kind(&definitions_id(self.brand)) {
             self.copy_kind(&kind, &mut waiting, &mut progress).await?;
         }
-        let names = self.wait_for_kinds().await?;
-        for kind in others {
+        self.survey(Survey::OnceServed).await?;
+        let kinds = self.kinds.lock().all.clone();
+        for kind in kinds {
             let id = kind.id();
-            if let Some(reason) = left_out::of_kind(self.served.brand, &kind, self.arguments.with_events) {
+            if id == definitions_id(self.brand) {
+                continue;
+            }
+            if let Some(reason) = left_out::of_kind(self.brand, &kind, self.arguments.with_events) {
                 self.report.lock().left_out_kind(&id, reason);
                 continue;
             }
-            match names.shared(&kind, &self.served) {
+            match self.kind(&id) {
                 Some(kind) => self.copy_kind(&kind, &mut waiting, &mut progress).await?,
                 None => self.count_unserved(&kind).await?,
             }
@@ -91,23 +104,30 @@ impl Move<'_> {
         self.copy_waiting(waiting, Pending::All).await
     }
 
-    /// What the target serves, once it serves the kinds of all definitions in force at the source.
-    async fn wait_for_kinds(&self) -> anyhow::Result<Served> {
+    /// Asks both servers what they serve.
+    ///
+    /// # Errors
+    /// A server gives no answer.
+    pub(super) async fn survey(&self, survey: Survey) -> anyhow::Result<()> {
         let deadline = Instant::now() + SERVED_MAX;
+        let mut served = discover(&self.source).await?;
+        served.declare(&self.declared.lock());
         loop {
             let names = discover(&self.target).await?;
-            let is_missing = |kind: &&Kind| names.shared(kind, &self.served).is_none();
-            let is_declared = |kind: &&Kind| {
-                let group = kind.group.as_str();
-                group.contains('.') && !group.ends_with(self.served.brand.group_domain)
-            };
-            let missing = self.served.kinds().iter().filter(is_declared).find(is_missing);
+            let shared = served.kinds().iter().filter_map(|kind| names.shared(kind, &served));
+            let shared = shared.map(|kind| (kind.id(), kind)).collect();
+            let kinds = Kinds { all: served.kinds().to_vec(), shared };
             // A definition that the target refused never comes into force.
-            if missing.is_none() || self.trial() == Trial::Dry || Instant::now() > deadline {
-                return Ok(names);
-            }
-            if !self.report.lock().is_whole() {
-                return Ok(names);
+            let is_awaited = {
+                let (copied, definitions) = (self.copied.lock(), definitions_id(self.brand));
+                let is_missing = |id: &String| !kinds.shared.contains_key(id);
+                let ids: Vec<String> = kinds.all.iter().map(Kind::id).filter(is_missing).collect();
+                ids.iter().any(|id| copied.is_present_at((&definitions, id)))
+            };
+            let is_late = self.is_trial() || Instant::now() > deadline;
+            if survey == Survey::Now || !is_awaited || is_late {
+                *self.kinds.lock() = kinds;
+                return Ok(());
             }
             sleep(LOOK_EVERY).await;
         }
@@ -119,20 +139,17 @@ impl Move<'_> {
         let items = list["items"].as_array().map_or(0, Vec::len);
         let rest = list["metadata"]["remainingItemCount"].as_u64().unwrap_or(0);
         let objects = u64::try_from(items)? + rest;
-        let definition = self.served.kinds().iter().find(|other| self.served.is_definition(other));
-        let is_declared = match definition {
-            Some(definition) => self.source.document(&definition.path_of(&kind.id())).await?.is_some(),
-            None => false,
-        };
+        let is_declared = self.declared.lock().contains_key(&kind.id());
         let mut report = self.report.lock();
-        match is_declared && self.trial() == Trial::Dry {
+        match is_declared && self.is_trial() {
             true => report.undeclared(&kind.id(), objects),
             false => report.unserved(&kind.id(), objects),
         }
         Ok(())
     }
 
-    /// Copies the objects of one kind, unless that was done. Those whose owners come later go to `waiting`.
+    /// Copies the objects of one kind; where that was done, those that the target refused then. Those whose owners come later go to
+    /// `waiting`.
     pub(super) async fn copy_kind<W: Write>(
         &self,
         kind: &Kind,
@@ -141,32 +158,87 @@ impl Move<'_> {
     ) -> anyhow::Result<()> {
         let id = kind.id();
         if self.copied.lock().version(&id).is_some() {
+            return self.retry_refused(kind, waiting).await;
+        }
+        let before = waiting.len();
+        let mut lists = Lists { kind, id, before, listed: HashSet::new(), sent: HashMap::new() };
+        for _ in 0..=RESTARTS_MAX {
+            let version = match self.copy_list(&mut lists, waiting, progress).await? {
+                Listed::Whole(version) => version,
+                // The next one sends what has changed since the objects were sent.
+                Listed::Torn => continue,
+                Listed::Unserved => return Ok(()),
+            };
+            self.remove_unlisted(kind, &lists.id, &lists.listed).await?;
+            if waiting.len() == before {
+                self.finish(&lists.id, &version)?;
+            } else {
+                self.copied.lock().set_pending(&lists.id, &version);
+            }
             return Ok(());
         }
-        let (path, mut cursor) = (kind.list(), Cursor::default());
-        let (mut listed, before) = (HashSet::new(), waiting.len());
-        loop {
-            let Some(page) = self.source.page(&path, &mut cursor).await? else { return Ok(()) };
+        bail!("{} cannot be copied: the source forgets its versions faster than they are listed", lists.id)
+    }
+
+    /// Copies the objects of a list that were not sent as it has them.
+    async fn copy_list<W: Write>(
+        &self,
+        lists: &mut Lists<'_>,
+        waiting: &mut Vec<Waiting>,
+        progress: &mut Progress<'_, W>,
+    ) -> anyhow::Result<Listed> {
+        let (kind, path, mut cursor) = (lists.kind, lists.kind.list(), Cursor::default());
+        while let Some(page) = self.source.page(&path, &mut cursor).await? {
             if page.is_first {
-                listed.clear();
-                waiting.truncate(before);
+                lists.listed.clear();
+                waiting.truncate(lists.before);
             }
-            let items = page.items.into_iter().filter(|item| self.is_moving(kind, &id, item));
+            self.look_at_endings(&page.items).await?;
+            let items = page.items.into_iter().filter(|item| self.is_moving(kind, &lists.id, item));
             let items: Vec<Value> = items.collect();
-            listed.extend(items.iter().map(place_of));
+            lists.listed.extend(items.iter().map(place_of));
+            let is_new = |item: &Value| lists.sent.get(&place_of(item)) != Some(&version_of(item));
+            let items = items.into_iter().filter(is_new).collect();
             let ready = self.ready(kind, items, waiting);
-            self.send(kind, &id, ready).await?;
-            progress.tell(|| format!("{} objects copied; at {id}", self.report.lock().total()))?;
+            let sent: Vec<(String, String)> =
+                ready.iter().map(|item| (place_of(item), version_of(item))).collect();
+            self.send(kind, &lists.id, ready).await?;
+            let copied = self.copied.lock();
+            let is_there = |at: &(String, String)| {
+                let refused = copied.refusals().contains_key(&(lists.id.clone(), at.0.clone()));
+                !refused && copied.is_present_at((&lists.id, &at.0))
+            };
+            lists.sent.extend(sent.into_iter().filter(is_there));
+            drop(copied);
+            progress.tell(|| format!("{} objects copied; at {}", self.report.lock().total(), lists.id))?;
             if page.next.is_empty() {
-                self.remove_unlisted(kind, &id, &listed).await?;
-                if waiting.len() == before {
-                    self.finish(&id, &page.version)?;
-                } else {
-                    self.copied.lock().set_pending(&id, &page.version);
-                }
-                return Ok(());
+                return Ok(if page.is_torn { Listed::Torn } else { Listed::Whole(page.version) });
             }
         }
+        Ok(Listed::Unserved)
+    }
+
+    /// Tries the objects of a kind again that the target refused in an earlier run.
+    async fn retry_refused(&self, kind: &Kind, waiting: &mut Vec<Waiting>) -> anyhow::Result<()> {
+        let (id, refused) = (kind.id(), self.copied.lock().refused_of(&kind.id()));
+        for places in refused.chunks(UNDER_WAY_MAX) {
+            let reads = places.iter().map(|place| async move {
+                let object = self.source.document(&kind.path_of(place)).await?;
+                anyhow::Ok((place, object))
+            });
+            let read: Vec<_> = stream::iter(reads).buffer_unordered(UNDER_WAY_MAX).try_collect().await?;
+            let mut objects = Vec::new();
+            for (place, object) in read {
+                match object {
+                    Some(object) => objects.push(object),
+                    None => self.apply_removal(kind, &id, place).await?,
+                }
+            }
+            objects.retain(|object| self.is_moving(kind, &id, object));
+            let ready = self.ready(kind, objects, waiting);
+            self.send(kind, &id, ready).await?;
+        }
+        Ok(())
     }
 
     /// Notes that everything of the kind up to `version` is copied.
@@ -178,87 +250,52 @@ impl Move<'_> {
 
     /// Whether `item` is one of the objects that move; else it is counted.
     pub(super) fn is_moving(&self, kind: &Kind, id: &str, item: &Value) -> bool {
+        if is_namespaces(kind) {
+            let is_ending = item["metadata"]["deletionTimestamp"].is_string();
+            let (mut copied, name) = (self.copied.lock(), place_of(item));
+            if is_ending { copied.note_ending(&name) } else { copied.note_lasting(&name) }
+        }
+        let Some((reason, is_ending)) = self.reason_to_stay(kind, item) else {
+            if left_out::is_token(self.brand, kind, item) {
+                self.report.lock().token();
+            }
+            return true;
+        };
+        let mut report = self.report.lock();
+        match left_out::finalizers(self.brand, item).filter(|_| is_ending) {
+            Some(finalizers) => report.held(id, &place_of(item), finalizers),
+            None => report.left_out(id, reason),
+        }
+        false
+    }
+
+    /// Why `item` does not move, and whether it goes with its namespace.
+    pub(super) fn reason_to_stay(&self, kind: &Kind, item: &Value) -> Option<(&'static str, bool)> {
         let namespace = item["metadata"]["namespace"].as_str().unwrap_or_default();
-        let reason = left_out::of_object(self.served.brand, kind, item).or_else(|| {
-            let is_ending = self.copied.lock().is_ending(namespace);
-            is_ending.then_some("its namespace is being deleted at the source")
-        });
-        if let Some(reason) = reason {
-            if kind.group.is_empty() && kind.plural == "namespaces" {
-                self.copied.lock().note_ending(&place_of(item));
+        match left_out::of_object(self.brand, kind, item) {
+            Some(reason) => Some((reason, is_namespaces(kind))),
+            None => {
+                let is_ending = kind.namespaced && self.copied.lock().is_ending(namespace);
+                is_ending.then_some(("its namespace is being deleted at the source", true))
             }
-            self.report.lock().left_out(id, reason);
-            return false;
         }
-        if left_out::is_token(self.served.brand, kind, item) {
-            self.report.lock().token();
-        }
-        true
     }
 
-    /// Those of `items` whose owners and whose namespace are at the target.
-    fn ready(&self, kind: &Kind, items: Vec<Value>, waiting: &mut Vec<Waiting>) -> Vec<Value> {
-        // Nothing is collected in a dry run.
-        if self.trial() == Trial::Dry {
-            return items;
-        }
-        let copied = self.copied.lock();
-        let (ready, later): (Vec<_>, Vec<_>) = items
-            .into_iter()
-            .partition(|item| copied.are_present(&owners_of(item)) && copied.has_home(kind, item));
-        waiting.extend(later.into_iter().map(|item| {
-            let uid = item["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-            Waiting { kind: kind.clone(), place: place_of(&item), uid, owners: owners_of(&item) }
-        }));
-        ready
-    }
-
-    /// Sends `objects`, many at once.
-    async fn send(&self, kind: &Kind, id: &str, objects: Vec<Value>) -> anyhow::Result<()> {
-        self.expect(id, &objects)?;
-        let sends = objects.into_iter().map(|object| self.send_one(kind, id, object));
-        stream::iter(sends).buffer_unordered(UNDER_WAY_MAX).try_collect::<Vec<()>>().await?;
-        Ok(())
-    }
-
-    /// Writes into the state file that `objects` are about to be sent.
-    pub(super) fn expect(&self, id: &str, objects: &[Value]) -> anyhow::Result<()> {
-        let (mut lines, mut copied) = (String::new(), self.copied.lock());
-        for object in objects {
-            let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-            let (place, owners) = (place_of(object), owners_of(object));
-            if copied.uid_at((id, &place)).as_deref() != Some(uid) {
-                lines += &copy_line((id, &place), uid, &owners);
+    /// Looks whether the namespaces of `items` that were being deleted still are: another one may have the name by now.
+    pub(super) async fn look_at_endings(&self, items: &[Value]) -> anyhow::Result<()> {
+        let namespaces = items.iter().filter_map(|item| item["metadata"]["namespace"].as_str());
+        let ending: BTreeSet<&str> = namespaces.filter(|name| self.copied.lock().is_ending(name)).collect();
+        for name in ending {
+            let found = self.source.document(&format!("/api/v1/namespaces/{name}")).await?;
+            // The objects of a namespace that is gone are gone, too.
+            if found.is_some_and(|found| !found["metadata"]["deletionTimestamp"].is_string()) {
+                self.copied.lock().note_lasting(name);
             }
-            copied.expect((id, &place), uid, &owners);
-        }
-        self.journal.lock().write(&lines)
-    }
-
-    /// Sends an object that the state file names.
-    pub(super) async fn send_one(&self, kind: &Kind, id: &str, object: Value) -> anyhow::Result<()> {
-        let place = place_of(&object);
-        let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-        let modes = (self.trial(), self.namesakes());
-        let outcome = put(&self.target, (self.served.brand, kind), object, modes).await?;
-        match outcome {
-            Put::Present => {
-                self.copied.lock().note_present(&uid);
-                self.report.lock().copied(id);
-            }
-            Put::Refused(reason) => self.refuse((id, &place), &uid, reason),
-            Put::Homeless => self.refuse((id, &place), &uid, "its namespace is not at the target".to_owned()),
         }
         Ok(())
     }
 
-    fn refuse(&self, at: (&str, &str), uid: &str, reason: String) {
-        self.copied.lock().note_refused(at, uid);
-        self.report.lock().refused(at.0, at.1, reason);
-    }
-
-    /// Removes the objects of `kind` that were brought, and the source's list lacks. Their dependents come first: the target's garbage
-    /// collector would take those that the source has released.
+    /// Removes the objects of `kind` that were brought, and the source's list lacks.
     async fn remove_unlisted(&self, kind: &Kind, id: &str, listed: &HashSet<String>) -> anyhow::Result<()> {
         let missing = self.copied.lock().missing_in(id, listed);
         for place in missing {
@@ -266,106 +303,13 @@ impl Move<'_> {
         }
         Ok(())
     }
-
-    /// Removes the object at `place`, if this move has brought it.
-    pub(super) async fn remove_one(&self, kind: &Kind, id: &str, place: &str) -> anyhow::Result<()> {
-        let Some(uid) = self.copied.lock().uid_at((id, place)) else { return Ok(()) };
-        remove(&self.target, kind, self.served.is_definition(kind), place, &uid).await?;
-        self.journal.lock().write(&gone_line((id, place)))?;
-        self.copied.lock().remove((id, place));
-        self.report.lock().removed(id);
-        Ok(())
-    }
-
-    /// Copies the objects that waited for their owners: round by round those whose owners have come; then those whose owners the source
-    /// does not have either; and rings of owners, without their owners first.
-    pub(super) async fn copy_waiting(
-        &self,
-        mut waiting: Vec<Waiting>,
-        of: Pending<'_>,
-    ) -> anyhow::Result<()> {
-        while !waiting.is_empty() {
-            let (mut ready, mut rest) = (Vec::new(), Vec::new());
-            let uids: BTreeSet<String> = waiting.iter().map(|later| later.uid.clone()).collect();
-            for later in waiting {
-                let copied = self.copied.lock();
-                // An owner that neither came nor waits is not there at the source.
-                let is_ready = later
-                    .owners
-                    .iter()
-                    .all(|owner| !uids.contains(owner) || copied.are_present(std::slice::from_ref(owner)));
-                drop(copied);
-                if is_ready { ready.push(later) } else { rest.push(later) }
-            }
-            let is_ring = ready.is_empty();
-            let batch = if is_ring { std::mem::take(&mut rest) } else { ready };
-            if is_ring {
-                self.copy_places(&batch, Owners::Omitted).await?;
-            }
-            self.copy_places(&batch, Owners::Kept).await?;
-            waiting = rest;
-        }
-        let pending = match of {
-            Pending::All => self.copied.lock().take_pending(),
-            Pending::Kind(id) => self.copied.lock().take_pending_of(id).into_iter().collect(),
-        };
-        pending.iter().try_for_each(|(id, version)| self.finish(id, version))
-    }
-
-    async fn copy_places(&self, batch: &[Waiting], owners: Owners) -> anyhow::Result<()> {
-        let sends = batch.iter().map(|later| self.copy_later(later, owners));
-        stream::iter(sends).buffer_unordered(UNDER_WAY_MAX).try_collect::<Vec<()>>().await?;
-        Ok(())
-    }
-
-    async fn copy_later(&self, later: &Waiting, owners: Owners) -> anyhow::Result<()> {
-        let (id, place) = (later.kind.id(), later.place.as_str());
-        if self.copied.lock().is_refused(&later.owners) {
-            let reason = "its owner was refused, and the target would collect it as garbage".to_owned();
-            self.refuse((&id, place), &later.uid, reason);
-            return Ok(());
-        }
-        self.copy_place(&later.kind, (&id, place), owners).await
-    }
-
-    /// Copies the object at a place as it is now; without one, nothing.
-    pub(super) async fn copy_place(
-        &self,
-        kind: &Kind,
-        (id, place): (&str, &str),
-        owners: Owners,
-    ) -> anyhow::Result<()> {
-        let Some(mut object) = self.source.document(&kind.path_of(place)).await? else { return Ok(()) };
-        if !object["metadata"]["uid"].is_string() {
-            bail!("the source answers {} with no object", kind.path_of(place));
-        }
-        self.expect(id, std::slice::from_ref(&object))?;
-        if owners == Owners::Omitted
-            && let Some(metadata) = object["metadata"].as_object_mut()
-        {
-            metadata.remove("ownerReferences");
-        }
-        self.send_one(kind, id, object).await
-    }
-
-    /// The kind of this id that the source serves and the target, too.
-    pub(super) fn kind_of<'k>(&self, kinds: &'k [Kind], place: &Place) -> Option<&'k Kind> {
-        // few: a hundred kinds, for an owner that is deleted.
-        kinds.iter().find(|kind| kind.id() == place.0)
-    }
 }
 
-/// The kinds that are finished once the objects that waited are copied.
-#[derive(Clone, Copy)]
-pub(super) enum Pending<'a> {
-    All,
-    /// The one of this id: others are being copied beside it.
-    Kind(&'a str),
+/// Whether `kind` is that of namespaces.
+pub(super) fn is_namespaces(kind: &Kind) -> bool {
+    kind.group.is_empty() && kind.plural == "namespaces"
 }
 
-/// Whether an object is sent with its owners.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Owners {
-    Kept,
-    Omitted,
+fn version_of(item: &Value) -> String {
+    item["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned()
 }

@@ -1,9 +1,9 @@
 //! Following: the changes of the source, kind by kind, until it is given up for the target.
 //!
-//! Owns the watches, and what has to come first: an object waits for its owners and its namespace, and before an owner goes its dependents are
-//! brought up to date, because the target's garbage collector would take those that the source has released.
+//! Owns which kinds are watched, and that it goes on through outages of either server: their end is waited for, and told about.
+//! `events` owns what becomes of a change.
 //!
-//! At the end, which a signal brings, everything is listed once more, so that nothing depends on the last events.
+//! At the end, which a signal brings, everything is listed once more, so that nothing depends on the last events. A second signal breaks that off.
 
 use std::collections::BTreeSet;
 use std::io::{Write, sink};
@@ -11,111 +11,124 @@ use std::time::Duration;
 
 use anyhow::bail;
 use futures::FutureExt;
+use futures::future::LocalBoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
-use serde_json::{Value, json};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, interval, sleep, timeout};
+use tokio::time::{Instant, interval};
 
-use super::Move;
-use super::copied::owners_of;
-use super::copy::{Owners, Pending, Progress, Waiting};
-use super::kinds::{Kind, discover, place_of};
-use super::left_out;
-use crate::admin::open_stream;
+use super::copy::{Progress, Survey};
+use super::events::{Broken, Ended};
+use super::kinds::Kind;
+use super::servers::{Pause, REFUSAL_MAX};
+use super::stops::Stops;
+use super::waiting::Pending;
+use super::{Move, left_out};
 
-/// Longest life of a watch, in seconds: the source ends it, and the next one goes on.
-const WATCH_S: u64 = 300;
-/// Longest silence of a watch; the source ends it before.
-const SILENCE_MAX: Duration = Duration::from_secs(WATCH_S + 60);
-/// Bytes of one event: an object of the greatest size with all escapes.
-const EVENT_BYTES_MAX: usize = 16 << 20;
-/// Between two attempts at a watch.
-const RETRY_EVERY: Duration = Duration::from_secs(1);
-/// Attempts without an event between them: longer than an election and a restart.
-const ATTEMPTS_MAX: u32 = 60;
 /// Lists in a row whose version the source had forgotten before it was watched.
 const GAPS_MAX: u32 = 10;
-/// Longest wait for owners, whose events come over other watches.
-const COMING_MAX: Duration = Duration::from_secs(5);
-/// The same for a namespace, without which the object would be refused: its watch may have to be begun anew.
-const HOME_MAX: Duration = Duration::from_secs(60);
-/// Between two looks whether they came.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A watch that the source ends sooner is not begun anew at once.
+const CLOSED_MIN: Duration = Duration::from_secs(1);
 /// Between two lines about what was followed.
 const TELL_EVERY: Duration = Duration::from_secs(10);
-/// Changes of a kind between two notes of its version in the state file.
-const CHANGES_A_NOTE: u32 = 100;
+/// Between two lines about an outage.
+const TELL_OUTAGE_EVERY: Duration = Duration::from_secs(60);
 
-/// Why a watch ended.
-enum Ended {
-    /// It goes on with another one.
-    Closed,
-    /// The source has forgotten the version: the list is to be read again.
-    Gap,
-    /// The kind is not served any more.
-    Unserved,
+/// The end of one of the tasks of the following.
+enum Task {
+    /// The source does not serve the kind of this id any more.
+    Watch(String),
+    /// The kinds that are to be watched.
+    Search(Vec<Kind>),
+}
+
+/// What was told last.
+struct Told {
+    changes: u64,
+    outage: Option<Instant>,
 }
 
 impl Move<'_> {
-    /// Copies changes until a signal comes, and then lists everything once more.
+    /// Copies changes until `stops`, and then lists everything once more.
     ///
     /// # Errors
-    /// A server cannot be used any further.
-    pub(super) async fn follow(&self, out: &mut impl Write) -> anyhow::Result<()> {
-        let (mut interrupt, mut terminate) =
-            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    /// A server refuses this user for ten minutes, forgets versions faster than they are listed, or cannot be used at the end.
+    pub(super) async fn follow(&self, mut stops: Stops, out: &mut impl Write) -> anyhow::Result<()> {
         writeln!(out, "following the source; stop its writers, then end this with Ctrl-C")?;
         out.flush()?;
-        let (mut watches, mut watched) = (FuturesUnordered::new(), BTreeSet::new());
+        [&self.source, &self.target].iter().for_each(|pool| pool.set_patience(true));
+        let mut tasks: FuturesUnordered<LocalBoxFuture<'_, anyhow::Result<Task>>> = FuturesUnordered::new();
+        let (mut watched, mut is_searching) = (BTreeSet::new(), false);
         let mut tell = interval(TELL_EVERY);
-        let mut told = self.report.lock().total();
+        let mut told = Told { changes: self.report.lock().total(), outage: None };
         self.is_declared.notify_one();
         loop {
             tokio::select! {
-                _ = interrupt.recv() => break,
-                _ = terminate.recv() => break,
-                () = self.is_declared.notified() => {
-                    for kind in self.kinds_to_watch().await? {
-                        if watched.insert(kind.id()) {
-                            watches.push(self.watch_kind(kind).boxed_local());
+                () = stops.next() => break,
+                () = self.is_declared.notified(), if !is_searching => {
+                    is_searching = true;
+                    tasks.push(self.search().boxed_local());
+                }
+                Some(ended) = tasks.next() => match ended? {
+                    Task::Watch(id) => drop(watched.remove(&id)),
+                    Task::Search(kinds) => {
+                        is_searching = false;
+                        for kind in kinds {
+                            if watched.insert(kind.id()) {
+                                tasks.push(self.watch_kind(kind).boxed_local());
+                            }
                         }
                     }
-                }
-                Some(ended) = watches.next() => {
-                    watched.remove(&ended?);
-                }
+                },
                 _ = tell.tick() => {
                     // A kind may come into force later than its definition.
                     self.is_declared.notify_one();
-                    let now = self.report.lock().total();
-                    if now > told {
-                        writeln!(out, "{} changes followed", now - told)?;
-                        out.flush()?;
-                        told = now;
-                    }
+                    self.tell(&mut told, out)?;
                 }
             }
         }
-        drop(watches);
+        drop(tasks);
         writeln!(out, "listing everything once more")?;
+        out.flush()?;
+        [&self.source, &self.target].iter().for_each(|pool| pool.set_patience(false));
         *self.report.lock() = super::Report::default();
         self.copied.lock().forget_versions();
-        self.copy_all(out).await
+        tokio::select! {
+            done = self.copy_all(out) => done,
+            () = stops.next() => bail!("the last list was broken off: the same command goes on with it"),
+        }
     }
 
-    async fn kinds_to_watch(&self) -> anyhow::Result<Vec<Kind>> {
-        let (served, names) = (discover(&self.source).await?, discover(&self.target).await?);
-        let (brand, with_events) = (self.served.brand, self.arguments.with_events);
-        let moving =
-            served.kinds().iter().filter(|kind| left_out::of_kind(brand, kind, with_events).is_none());
-        Ok(moving.filter_map(|kind| names.shared(kind, &served)).collect())
+    fn tell(&self, told: &mut Told, out: &mut impl Write) -> std::io::Result<()> {
+        let now = self.report.lock().total();
+        if now > told.changes {
+            writeln!(out, "{} changes followed", now - told.changes)?;
+            told.changes = now;
+        }
+        let outages = [("source", self.source.outage()), ("target", self.target.outage())];
+        let mut outages = outages.into_iter().filter_map(|(name, outage)| Some((name, outage?))).peekable();
+        let is_due = told.outage.is_none_or(|at| at.elapsed() >= TELL_OUTAGE_EVERY);
+        if outages.peek().is_some() && is_due {
+            for (name, outage) in outages {
+                let seconds = outage.since.elapsed().as_secs();
+                writeln!(out, "waiting for the {name} for {seconds} s: {}", outage.reason)?;
+            }
+            told.outage = Some(Instant::now());
+        }
+        out.flush()
     }
 
-    /// Follows one kind while it is served; returns its id.
-    async fn watch_kind(&self, kind: Kind) -> anyhow::Result<String> {
-        let (id, mut failures, mut at, mut gaps) = (kind.id(), 0, 0, 0);
+    async fn search(&self) -> anyhow::Result<Task> {
+        self.survey(Survey::Now).await?;
+        let kinds = self.kinds.lock();
+        let ids = kinds.all.iter().filter_map(|kind| kinds.shared.get(&kind.id()));
+        let moves = |kind: &&Kind| left_out::of_kind(self.brand, kind, self.arguments.with_events).is_none();
+        Ok(Task::Search(ids.filter(moves).cloned().collect()))
+    }
+
+    /// Follows one kind while it is served.
+    async fn watch_kind(&self, kind: Kind) -> anyhow::Result<Task> {
+        let (id, servers) = (kind.id(), &self.source.access.servers);
+        let (mut at, mut gaps, mut pause) = (0, 0, Pause::new());
+        let mut refused_since = None;
         loop {
             let version = self.copied.lock().version(&id).map(str::to_owned);
             let Some(version) = version else {
@@ -124,196 +137,58 @@ impl Move<'_> {
                 self.wait_for_homes(&kind, &waiting).await;
                 self.copy_waiting(waiting, Pending::Kind(&id)).await?;
                 if self.copied.lock().version(&id).is_none() {
-                    return Ok(id);
+                    return Ok(Task::Watch(id));
                 }
                 continue;
             };
-            let servers = &self.source.access.servers;
-            let before = version.clone();
-            match self.watch_once(&kind, &id, &version, &servers[at % servers.len()]).await {
-                Ok(Ended::Closed) => gaps = 0,
+            let began = Instant::now();
+            let outcome = self.watch_once(&kind, &id, &version, &servers[at % servers.len()]).await;
+            if self.copied.lock().version(&id) != Some(&version) {
+                (refused_since, pause) = (None, Pause::new());
+                gaps = 0;
+            }
+            match outcome {
+                Ok(Ended::Closed) => {
+                    (refused_since, gaps) = (None, 0);
+                    if began.elapsed() < CLOSED_MIN {
+                        pause.wait().await;
+                    }
+                }
                 Ok(Ended::Gap) => {
-                    let has_followed = self.copied.lock().version(&id) != Some(&before);
                     self.copied.lock().forget_version(&id);
-                    gaps = if has_followed { 1 } else { gaps + 1 };
+                    gaps += 1;
                     if gaps > GAPS_MAX {
                         bail!(
                             "{id} cannot be followed: the source forgets its versions faster than they are listed"
                         );
                     }
                     // The first list follows at once: what was missed is to come soon.
-                    sleep(RETRY_EVERY * (gaps - 1)).await;
+                    if gaps > 1 {
+                        pause.wait().await;
+                    }
+                }
+                Ok(Ended::Undeclared) => {
+                    self.copied.lock().forget_version(&id);
+                    self.wait_until_served(&kind).await?;
                 }
                 Ok(Ended::Unserved) => {
                     self.copied.lock().forget_version(&id);
-                    return Ok(id);
+                    return Ok(Task::Watch(id));
                 }
                 Err(Broken::Final(error)) => return Err(error),
-                Err(Broken::Again(reason)) => {
-                    at += 1;
-                    failures += 1;
-                    if failures > ATTEMPTS_MAX {
+                Err(Broken::Refused(reason)) => {
+                    let since = *refused_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > REFUSAL_MAX {
                         bail!("{id} cannot be watched: {reason}");
                     }
-                    sleep(RETRY_EVERY).await;
+                    self.source.note_outage(reason);
+                    at += 1;
+                    pause.wait().await;
                 }
-            }
-            if self.copied.lock().version(&id) != Some(&before) {
-                failures = 0;
-            }
-        }
-    }
-
-    /// Copies the changes of one watch of `kind` from `version` on.
-    async fn watch_once(&self, kind: &Kind, id: &str, version: &str, server: &str) -> Result<Ended, Broken> {
-        let list = kind.list();
-        let path = format!(
-            "{list}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={WATCH_S}"
-        );
-        let response = open_stream(self.source.access, server, &path).await.map_err(Broken::Again)?;
-        match response.status().as_u16() {
-            200 => {}
-            410 => return Ok(Ended::Gap),
-            404 | 405 => return Ok(Ended::Unserved),
-            401 | 403 => {
-                return Err(Broken::Final(anyhow::anyhow!("{server} refuses to have {id} watched")));
-            }
-            _ => return Err(Broken::Again(response.status().to_string())),
-        }
-        let (mut lines, mut changes) = (Lines::new(response.into_body()), 0);
-        while let Some(event) = lines.next().await? {
-            let object = &event["object"];
-            let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-            let is_change = match event["type"].as_str().unwrap_or_default() {
-                "ADDED" | "MODIFIED" => {
-                    self.apply(kind, id, object.clone()).await.map_err(Broken::Final)?;
-                    true
-                }
-                "DELETED" => {
-                    self.apply_removal(kind, id, &place_of(object)).await.map_err(Broken::Final)?;
-                    true
-                }
-                "BOOKMARK" => false,
-                _ if object["code"] == 410 => return Ok(Ended::Gap),
-                _ => return Err(Broken::Again(object["message"].to_string())),
-            };
-            changes += u32::from(is_change);
-            if is_change && changes % CHANGES_A_NOTE != 0 {
-                self.copied.lock().set_version(id, &version);
-            } else {
-                self.finish(id, &version).map_err(Broken::Final)?;
-            }
-        }
-        Ok(Ended::Closed)
-    }
-
-    /// Brings the target's object up to `object`.
-    async fn apply(&self, kind: &Kind, id: &str, object: Value) -> anyhow::Result<()> {
-        if !self.is_moving(kind, id, &object) {
-            return Ok(());
-        }
-        self.wait_for_what_it_needs(kind, &object).await;
-        self.expect(id, std::slice::from_ref(&object))?;
-        self.send_one(kind, id, object).await?;
-        if self.served.is_definition(kind) {
-            self.is_declared.notify_one();
-        }
-        Ok(())
-    }
-
-    /// Waits until the owners and the namespace of `object` are at the target. An owner that the source has not either never comes.
-    async fn wait_for_what_it_needs(&self, kind: &Kind, object: &Value) {
-        let (owners, began) = (owners_of(object), Instant::now());
-        loop {
-            let (has_home, has_owners) = {
-                let copied = self.copied.lock();
-                let has_owners = copied.are_present(&owners) || copied.are_overdue(&owners);
-                (copied.has_home(kind, object), has_owners)
-            };
-            if has_home && has_owners {
-                return;
-            }
-            let longest = if has_home { COMING_MAX } else { HOME_MAX };
-            if began.elapsed() > longest {
-                self.copied.lock().note_overdue(owners);
-                return;
-            }
-            sleep(LOOK_EVERY).await;
-        }
-    }
-
-    /// Waits until the namespaces of listed objects that wait are at the target: they come over the watch of namespaces.
-    async fn wait_for_homes(&self, kind: &Kind, waiting: &[Waiting]) {
-        let homes: BTreeSet<&str> =
-            waiting.iter().filter_map(|later| Some(later.place.split_once('/')?.0)).collect();
-        for namespace in homes {
-            let object = json!({"metadata": {"namespace": namespace}});
-            self.wait_for_what_it_needs(kind, &object).await;
-        }
-    }
-
-    /// Removes the object at `place`, after its dependents are as the source has them.
-    pub(super) async fn apply_removal(&self, kind: &Kind, id: &str, place: &str) -> anyhow::Result<()> {
-        let Some(uid) = self.copied.lock().uid_at((id, place)) else { return Ok(()) };
-        let dependents = self.copied.lock().dependents(&uid);
-        for dependent in dependents {
-            let at = (dependent.0.as_str(), dependent.1.as_str());
-            let Some(of) = self.kind_of(self.served.kinds(), &dependent) else { continue };
-            if self.copied.lock().uid_at(at).is_none() {
-                continue;
-            }
-            match self.source.document(&of.path_of(at.1)).await? {
-                Some(_) => self.copy_place(of, at, Owners::Kept).await?,
-                None => self.remove_one(of, at.0, at.1).await?,
-            }
-        }
-        self.remove_one(kind, id, place).await
-    }
-}
-
-/// Why a watch did not go on.
-enum Broken {
-    /// Another attempt may succeed.
-    Again(String),
-    Final(anyhow::Error),
-}
-
-/// The events of a watch, one a line.
-struct Lines {
-    body: Incoming,
-    /// What was received and is not taken.
-    buffer: Vec<u8>,
-    /// Bytes of it without an end of line.
-    searched: usize,
-}
-
-impl Lines {
-    fn new(body: Incoming) -> Self {
-        Lines { body, buffer: Vec::new(), searched: 0 }
-    }
-
-    /// The next event; `None` at the end.
-    async fn next(&mut self) -> Result<Option<Value>, Broken> {
-        loop {
-            let end = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
-            if let Some(end) = end {
-                let line: Vec<u8> = self.buffer.drain(..=self.searched + end).collect();
-                self.searched = 0;
-                let event = serde_json::from_slice(&line);
-                return event.map(Some).map_err(|error| Broken::Again(error.to_string()));
-            }
-            self.searched = self.buffer.len();
-            if self.buffer.len() > EVENT_BYTES_MAX {
-                return Err(Broken::Again(format!("an event of more than {EVENT_BYTES_MAX} bytes")));
-            }
-            let frame = timeout(SILENCE_MAX, self.body.frame()).await;
-            match frame.map_err(|_| Broken::Again("it is silent".to_owned()))? {
-                None => return Ok(None),
-                Some(Err(error)) => return Err(Broken::Again(error.to_string())),
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        self.buffer.extend_from_slice(&data);
-                    }
+                Err(Broken::Again(reason)) => {
+                    self.source.note_outage(format!("{id}: {reason}"));
+                    at += 1;
+                    pause.wait().await;
                 }
             }
         }

@@ -1,20 +1,25 @@
 //! The state file of an import: what was begun and what is done, so that a run after a break goes on.
 //!
 //! Owns its form: a line for each fact, fields separated by tabs, written before the object is sent. A line without a dot as its last
-//! field is broken, and left out.
-//! Nothing is synced: what a loss of power takes is copied again. It holds names and uids and no content.
+//! field is broken, and left out. It holds names, uids and the target's reasons, and no content.
 //!
-//!     move  1  SOURCE  TARGET           uids of the services of both APIs
-//!     copy  KIND  PLACE  UID  OWNERS    the object is about to be sent; owners' uids, separated by commas
-//!     gone  KIND  PLACE                 the object is about to be removed
-//!     kind  KIND  VERSION               everything up to this version is copied
+//!     move  1  SOURCE  TARGET             uids of the services of both APIs
+//!     copy  KIND  PLACE  UID  OWNERS      the object is about to be sent; owners' uids, separated by commas
+//!     fail  KIND  PLACE  UID  REASON      the target refused the object, and has nothing of it
+//!     stale KIND  PLACE  UID  REASON      the target refused a change of the object, and has its former state
+//!     good  KIND  PLACE  UID              an object that was refused is at the target
+//!     gone  KIND  PLACE                   the object was removed, and with a definition those of its kind
+//!     kind  KIND  VERSION                 everything up to this version is copied, but for what was refused
+//!
+//! Invariant: a `copy` line is on the disk before its object is sent: without it nobody would remove the object that the source deletes
+//! before the next run. Other lines are not synced: a loss of power has their work done again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 
 use anyhow::{Context, bail};
 
-use super::copied::Copied;
+use super::copied::{Copied, Left, Refusal};
 use crate::cli::ImportArgs;
 
 /// The form of the file.
@@ -22,6 +27,9 @@ const FORM: &str = "1";
 
 /// Bytes of a state file that is read: ten million objects.
 const BYTES_MAX: u64 = 2 << 30;
+
+/// Characters of a reason that are kept.
+const REASON_CHARACTERS_MAX: usize = 500;
 
 /// The state file, open at its end; none in a dry run.
 pub(super) struct Journal(Option<File>);
@@ -72,6 +80,21 @@ impl Journal {
             None => Ok(()),
         }
     }
+
+    /// Appends `lines`, which are on the disk before this returns.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(super) fn write_synced(&mut self, lines: &str) -> anyhow::Result<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        self.write(lines)?;
+        match &self.0 {
+            Some(file) => file.sync_data().context("the state file cannot be synced"),
+            None => Ok(()),
+        }
+    }
 }
 
 pub(super) fn copy_line((kind, place): (&str, &str), uid: &str, owners: &[String]) -> String {
@@ -80,6 +103,20 @@ pub(super) fn copy_line((kind, place): (&str, &str), uid: &str, owners: &[String
 
 pub(super) fn gone_line((kind, place): (&str, &str)) -> String {
     format!("gone\t{kind}\t{place}\t.\n")
+}
+
+pub(super) fn refusal_line((kind, place): (&str, &str), uid: &str, reason: &str, left: Left) -> String {
+    let word = match left {
+        Left::Nothing => "fail",
+        Left::Former => "stale",
+    };
+    let shown = reason.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let reason: String = shown.take(REASON_CHARACTERS_MAX).collect();
+    format!("{word}\t{kind}\t{place}\t{uid}\t{reason}\t.\n")
+}
+
+pub(super) fn good_line((kind, place): (&str, &str), uid: &str) -> String {
+    format!("good\t{kind}\t{place}\t{uid}\t.\n")
 }
 
 pub(super) fn kind_line(kind: &str, version: &str) -> String {
@@ -103,9 +140,15 @@ fn parse(text: &str, ends: &[String; 2]) -> anyhow::Result<Copied> {
                 let owners = owners.split(',').filter(|owner| !owner.is_empty()).map(str::to_owned);
                 copied.expect((kind, place), uid, &owners.collect::<Vec<_>>());
             }
-            ["gone", kind, place] => {
-                copied.remove((kind, place));
+            [word @ ("fail" | "stale"), kind, place, uid, reason] => {
+                let left = if *word == "fail" { Left::Nothing } else { Left::Former };
+                let (uid, reason) = ((*uid).to_owned(), (*reason).to_owned());
+                copied.set_refusal((kind, place), Refusal { uid, reason, left });
             }
+            ["good", kind, place, uid] => {
+                copied.note_present((kind, place), uid);
+            }
+            ["gone", kind, place] => copied.remove((kind, place)),
             ["kind", kind, version] => copied.set_version(kind, version),
             _ => bail!("there is a line of an unknown form; name another file with --state"),
         }
@@ -132,6 +175,27 @@ mod tests {
         assert_eq!(copied.uid_at(("b", "n/y")).as_deref(), Some("v"));
         text += "\nkind\tb\t18\t.\n";
         assert_eq!(parse(&text, &ends).unwrap().version("b"), Some("18"), "a later run wrote behind it");
+    }
+
+    #[test]
+    fn what_was_refused_is_neither_present_nor_forgotten() {
+        let ends = ["s".to_owned(), "t".to_owned()];
+        let mut text = "move\t1\ts\tt\n".to_owned();
+        for place in ["n/x", "n/y", "n/z"] {
+            text += &copy_line(("a", place), place, &[]);
+        }
+        text += &refusal_line(("a", "n/x"), "n/x", "two\nlines\tand a tab", Left::Nothing);
+        text += &refusal_line(("a", "n/y"), "n/y", "no", Left::Former);
+        text += &refusal_line(("a", "n/z"), "n/z", "no", Left::Nothing);
+        text += &kind_line("a", "17");
+        text += &good_line(("a", "n/z"), "n/z");
+        let copied = parse(&text, &ends).unwrap();
+        let present = ["n/x", "n/y", "n/z"].map(|place| copied.is_present_at(("a", place)));
+        assert_eq!(present, [false, true, true]);
+        assert_eq!(copied.refused_of("a"), ["n/x", "n/y"]);
+        assert_eq!(copied.refusals()[&("a".to_owned(), "n/x".to_owned())].reason, "two lines and a tab");
+        text += &gone_line(("a", "n/x"));
+        assert_eq!(parse(&text, &ends).unwrap().refused_of("a"), ["n/y"]);
     }
 
     #[test]

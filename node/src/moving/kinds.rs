@@ -1,6 +1,7 @@
 //! Discovery: the kinds that a server keeps objects of.
 //!
-//! Owns the choice of one version for each resource, the order of kinds, and paths. Kinds that cannot be listed and created, such as
+//! Owns the choice of one version for each resource, the order of kinds, and paths. Objects of a definition are copied in the version in which
+//! the source stores them: in another one the target would have to ask a conversion webhook, which does not run yet. Kinds that cannot be listed and created, such as
 //! reviews, and those that other servers answer for it (APIService), are none that a server keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,11 @@ impl Kind {
             "" => self.plural.clone(),
             group => format!("{}.{group}", self.plural),
         }
+    }
+
+    /// Whether its objects are of `kind` in `group`.
+    pub(super) fn is_of(&self, group: &str, kind: &str) -> bool {
+        self.group == group && self.kind == kind
     }
 
     pub(super) fn api_version(&self) -> String {
@@ -64,6 +70,11 @@ impl Kind {
     }
 }
 
+/// Whether `id` is that of the kind of definitions.
+pub(super) fn is_definitions_id(id: &str) -> bool {
+    id.starts_with("customresourcedefinitions.apiextensions.")
+}
+
 /// The place of `object`: `NAMESPACE/NAME`, or `NAME`.
 pub(super) fn place_of(object: &Value) -> String {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
@@ -78,9 +89,12 @@ pub(super) struct Served {
     pub(super) brand: &'static Brand,
     /// The kinds that it keeps objects of, in the order in which they are copied.
     kinds: Vec<Kind>,
-    /// All versions of each resource that it serves, by group and plural, the preferred one first.
+    /// All versions of each resource that it serves, by group and plural, the one first in which objects are copied.
     versions: BTreeMap<(String, String), Vec<String>>,
 }
+
+/// The kinds that have a definition: the version in which objects are stored, by the id of the kind.
+pub(super) type Declared = BTreeMap<String, String>;
 
 impl Served {
     pub(super) fn kinds(&self) -> &[Kind] {
@@ -97,9 +111,25 @@ impl Served {
         Some(Kind { version: version.clone(), ..kind.clone() })
     }
 
-    /// The kind of definitions.
+    /// Whether `kind` is that of definitions.
     pub(super) fn is_definition(&self, kind: &Kind) -> bool {
-        kind.plural == "customresourcedefinitions" && kind.group == self.brand.group("apiextensions")
+        kind.id() == definitions_id(self.brand)
+    }
+
+    /// Takes in which kinds have a definition: their version, and their place in the order.
+    pub(super) fn declare(&mut self, declared: &Declared) {
+        for kind in &mut self.kinds {
+            let Some(stored) = declared.get(&kind.id()) else { continue };
+            let of = (kind.group.clone(), kind.plural.clone());
+            let versions = self.versions.entry(of).or_default();
+            // few: versions of one kind.
+            if let Some(at) = versions.iter().position(|version| version == stored) {
+                versions[..=at].rotate_right(1);
+                kind.version.clone_from(stored);
+            }
+        }
+        let brand = self.brand;
+        self.kinds.sort_by_cached_key(|kind| rank(brand, declared, kind));
     }
 
     /// A name of the cluster behind `pool` that no copy changes: the uid of the service of its own API.
@@ -114,7 +144,7 @@ impl Served {
     }
 }
 
-/// Asks the server behind `pool` what it serves.
+/// Asks the server behind `pool` what it serves. [`Served::declare`] completes the answer.
 ///
 /// # Errors
 /// It gives no answer, or is no server of the API.
@@ -141,8 +171,39 @@ pub(super) async fn discover(pool: &Pool<'_>) -> anyhow::Result<Served> {
             }
         }
     }
-    served.kinds.sort_by_cached_key(|kind| rank(brand, kind));
     Ok(served)
+}
+
+/// The id of the kind of definitions.
+pub(super) fn definitions_id(brand: &Brand) -> String {
+    format!("customresourcedefinitions.{}", brand.group("apiextensions"))
+}
+
+/// The definitions of the server behind `pool`, which serves `served`.
+///
+/// # Errors
+/// They cannot be listed.
+pub(super) async fn declared(pool: &Pool<'_>, served: &Served) -> anyhow::Result<Declared> {
+    let mut declared = Declared::new();
+    let Some(kind) = served.kinds().iter().find(|kind| served.is_definition(kind)) else {
+        return Ok(declared);
+    };
+    let mut cursor = Cursor::default();
+    while let Some(page) = pool.page(&kind.list(), &mut cursor).await? {
+        declared.extend(page.items.iter().filter_map(stored_version));
+        if page.next.is_empty() {
+            break;
+        }
+    }
+    Ok(declared)
+}
+
+/// The id of the kind that `definition` declares, and the version in which its objects are stored.
+pub(super) fn stored_version(definition: &Value) -> Option<(String, String)> {
+    let versions = definition["spec"]["versions"].as_array()?;
+    let stored = versions.iter().find(|version| version["storage"] == true)?;
+    let name = definition["metadata"]["name"].as_str()?;
+    Some((name.to_owned(), stored["name"].as_str()?.to_owned()))
 }
 
 /// The groups and versions that other servers answer.
@@ -195,20 +256,21 @@ async fn add_version(pool: &Pool<'_>, group: &str, version: &str, served: &mut S
 
 /// The place of a kind in the order of copying: definitions and namespaces, on which all others depend, kinds of definitions,
 /// whose objects often own built-in ones, then those with the parts that they own behind them.
-fn rank(brand: &Brand, kind: &Kind) -> (u8, String) {
-    let is_built_in = !kind.group.contains('.') || kind.group.ends_with(brand.group_domain);
+fn rank(brand: &Brand, declared: &Declared, kind: &Kind) -> (u8, String) {
+    let id = kind.id();
     let rank = match (kind.group.as_str(), kind.plural.as_str()) {
-        (group, "customresourcedefinitions") if group == brand.group("apiextensions") => 0,
+        _ if id == definitions_id(brand) => 0,
         ("", "namespaces") => 1,
+        _ if declared.contains_key(&id) => 2,
         (_, "validatingwebhookconfigurations" | "mutatingwebhookconfigurations" | "apiservices") => 8,
-        _ if !is_built_in => 2,
         ("apps", "controllerrevisions") => 4,
+        // Accounts come before the secrets that keep their tokens.
+        ("", "nodes" | "serviceaccounts") => 3,
         ("", "pods") => 6,
-        ("", "nodes") => 3,
         ("", _) => 5,
         _ => 3,
     };
-    (rank, kind.id())
+    (rank, id)
 }
 
 #[cfg(test)]
@@ -238,22 +300,49 @@ mod tests {
         assert_eq!(place_of(&json!({"metadata": {"name": "a", "namespace": "n"}})), "n/a");
     }
 
+    /// A server of `kinds`, all in the versions `v1` and `v2`.
+    fn served(kinds: &[(&str, &str)], brand: &'static Brand) -> Served {
+        let kinds: Vec<Kind> = kinds.iter().map(|(group, plural)| kind(group, plural, true)).collect();
+        let of = |kind: &Kind| (kind.group.clone(), kind.plural.clone());
+        let versions = kinds.iter().map(|kind| (of(kind), vec!["v1".to_owned(), "v2".to_owned()])).collect();
+        Served { brand, kinds, versions }
+    }
+
     #[test]
     fn what_others_need_is_copied_first() {
         let groups = [
+            ("", "secrets"),
             ("", "pods"),
             ("apps", "replicasets"),
+            ("gateway.networking.k8s.io", "gateways"),
             ("example.com", "widgets"),
             ("", "namespaces"),
-            ("apiextensions.orch.io", "customresourcedefinitions"),
+            ("", "serviceaccounts"),
+            ("apiextensions.k8s.io", "customresourcedefinitions"),
             ("", "configmaps"),
         ];
-        let mut kinds: Vec<Kind> = groups.iter().map(|(group, plural)| kind(group, plural, true)).collect();
-        kinds.sort_by_cached_key(|kind| rank(&ORCH, kind));
-        let order: Vec<&str> = kinds.iter().map(|kind| kind.plural.as_str()).collect();
-        assert_eq!(
-            order,
-            ["customresourcedefinitions", "namespaces", "widgets", "replicasets", "configmaps", "pods"]
-        );
+        let mut served = served(&groups, &KUBERNETES);
+        let declared = ["widgets.example.com", "gateways.gateway.networking.k8s.io"];
+        served.declare(&declared.iter().map(|id| ((*id).to_owned(), "v1".to_owned())).collect());
+        let order: Vec<&str> = served.kinds.iter().map(|kind| kind.plural.as_str()).collect();
+        let parts = ["replicasets", "serviceaccounts", "configmaps", "secrets", "pods"];
+        assert_eq!(order[..4], ["customresourcedefinitions", "namespaces", "gateways", "widgets"]);
+        assert_eq!(order[4..], parts);
+    }
+
+    #[test]
+    fn objects_are_copied_in_the_version_in_which_they_are_stored() {
+        let mut source = served(&[("example.com", "widgets"), ("example.com", "gadgets")], &ORCH);
+        let target = served(&[("example.com", "widgets"), ("example.com", "gadgets")], &ORCH);
+        let definition = json!({"metadata": {"name": "widgets.example.com"}, "spec": {"versions": [
+            {"name": "v1", "served": true, "storage": false}, {"name": "v2", "served": true, "storage": true},
+        ]}});
+        source.declare(&stored_version(&definition).into_iter().collect());
+        let copied: BTreeMap<String, String> = source
+            .kinds()
+            .iter()
+            .map(|kind| (kind.plural.clone(), target.shared(kind, &source).unwrap().version))
+            .collect();
+        assert_eq!((copied["widgets"].as_str(), copied["gadgets"].as_str()), ("v2", "v1"));
     }
 }

@@ -69,6 +69,17 @@ pub(super) fn gives_way(brand: &Brand, kind: &Kind, object: &Value) -> bool {
     }
 }
 
+/// The finalizers that keep `object`, which is being deleted or goes with its namespace, at the source; `None`: nothing outside the
+/// servers holds it.
+pub(super) fn finalizers(brand: &Brand, object: &Value) -> Option<String> {
+    let own = ["foregroundDeletion", "orphan", brand.namespace_finalizer];
+    let parts = ["metadata", "spec"].into_iter();
+    let names = parts.flat_map(|part| object[part]["finalizers"].as_array().into_iter().flatten());
+    // few: three names.
+    let names: Vec<&str> = names.filter_map(Value::as_str).filter(|name| !own.contains(name)).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
 /// Whether `object` is a secret with a token that the source has signed.
 pub(super) fn is_token(brand: &Brand, kind: &Kind, object: &Value) -> bool {
     let is_secret = kind.group.is_empty() && kind.plural == "secrets";
@@ -76,7 +87,7 @@ pub(super) fn is_token(brand: &Brand, kind: &Kind, object: &Value) -> bool {
 }
 
 /// The group of `kind` without the domain of built-in groups; empty for core, and the whole name for groups of definitions.
-fn stem<'a>(brand: &Brand, kind: &'a Kind) -> &'a str {
+pub(super) fn stem<'a>(brand: &Brand, kind: &'a Kind) -> &'a str {
     let stem = kind.group.strip_suffix(brand.group_domain).and_then(|stem| stem.strip_suffix('.'));
     stem.unwrap_or(&kind.group)
 }
@@ -114,6 +125,13 @@ mod tests {
         assert!(of_object(&KUBERNETES, &maps, &named("shop", "kube-root-ca.crt")).is_some());
         let local = json!({"metadata": {"name": "v1."}, "spec": {}});
         assert!(of_object(&ORCH, &kind("apiregistration.orch.io", "apiservices"), &local).is_some());
+    }
+
+    #[test]
+    fn what_others_hold_is_told_apart_from_what_servers_hold() {
+        let held = json!({"metadata": {"finalizers": ["example.com/a", "orphan"]}, "spec": {"finalizers": ["orch"]}});
+        assert_eq!(finalizers(&ORCH, &held).as_deref(), Some("example.com/a"));
+        assert_eq!(finalizers(&ORCH, &json!({"spec": {"finalizers": ["orch"]}})), None);
     }
 
     #[test]

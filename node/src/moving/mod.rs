@@ -6,36 +6,51 @@
 //!     discovery of both -> definitions, until the target serves their kinds -> namespaces -> kinds of definitions -> built-in ones
 //!         -> objects whose owners came later -> [follow: a watch for each kind, from the version of its list on]
 //!
+//! An object of the target that this move has not brought is never removed by it, but for those that give way.
+//!
 //! Invariant: an object is copied after its owners, because the target's garbage collector removes objects whose owners are gone.
 //! Invariant: what was copied stands in the state file before it is sent, so that a later run finds what it has to remove.
+//! Invariant: what the target refused stands there, too: the exit code is 3 until the target has it, or the source has it no more.
 
 mod copied;
 mod copy;
+mod events;
 mod export;
 mod follow;
 mod journal;
 mod kinds;
 mod left_out;
+mod manifest;
+mod owners;
 mod report;
+mod sending;
 mod servers;
+mod stops;
 mod target;
+#[cfg(test)]
+mod tests;
+mod waiting;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use http::Method;
 use orch_api::pipeline::IMPORT_RIGHT;
+use orch_proto::Brand;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use self::copied::Copied;
+use self::copied::{Copied, Place};
 pub use self::export::export;
 use self::journal::Journal;
-use self::kinds::Served;
+use self::kinds::{Declared, Kind, declared, discover};
 use self::report::Report;
 use self::servers::Pool;
+use self::stops::Stops;
+use self::waiting::Waiting;
 use crate::admin::{Access, Call};
 use crate::cli::ImportArgs;
 
@@ -47,13 +62,28 @@ struct Move<'a> {
     arguments: &'a ImportArgs,
     source: Pool<'a>,
     target: Pool<'a>,
-    /// What the source serves.
-    served: Served,
+    brand: &'static Brand,
+    kinds: Mutex<Kinds>,
+    /// The source's definitions.
+    declared: Mutex<Declared>,
     copied: Mutex<Copied>,
     journal: Mutex<Journal>,
     report: Mutex<Report>,
+    /// Objects to be copied as they are then: what they need was not at the target when another one was removed.
+    later: Mutex<BTreeMap<Place, Waiting>>,
     /// Wakes the search for new kinds.
     is_declared: Notify,
+    /// Wakes watches whose definition may have been removed.
+    is_undeclared: Notify,
+}
+
+/// The kinds of both servers.
+#[derive(Default)]
+struct Kinds {
+    /// Those of the source, in the order in which they are copied.
+    all: Vec<Kind>,
+    /// Those that the target serves, too, by their id, in the version in which they are copied.
+    shared: BTreeMap<String, Kind>,
 }
 
 /// Copies the objects of the server that `arguments` name, and prints the progress and the end to `out`.
@@ -64,55 +94,90 @@ pub fn import(arguments: &ImportArgs, out: &mut impl Write) -> anyhow::Result<Ex
     let source = Access::in_context(&arguments.kubeconfig, arguments.context.as_deref())?;
     let target = Access::of(&arguments.target())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(carry_out(arguments, (&source, &target), out))
+    let code = runtime.block_on(carry_out(arguments, (&source, &target), Stops::signals, out))?;
+    Ok(ExitCode::from(code))
 }
 
+/// The copy; returns its exit code. `stops` makes what ends the following, once that begins.
 async fn carry_out(
     arguments: &ImportArgs,
     (source, target): (&Access, &Access),
+    stops: impl FnOnce() -> std::io::Result<Stops>,
     out: &mut impl Write,
-) -> anyhow::Result<ExitCode> {
-    let (source, target) = (Pool::new(source), Pool::new(target));
-    let served = kinds::discover(&source).await.context("the source")?;
-    let names = kinds::discover(&target).await.context("the target")?;
-    if served.brand != names.brand {
-        let (of, to) = (served.brand.name, names.brand.name);
-        bail!(
-            "the source names its groups as {of} does, the target as {to}: found the target with --brand {of}"
-        );
+) -> anyhow::Result<u8> {
+    let moving = Move::begin(arguments, (source, target)).await?;
+    let count = moving.copied.lock().len();
+    if count > 0 {
+        writeln!(out, "{}: going on with {count} objects", arguments.state.display())?;
     }
-    check_right(&target, &served).await?;
-    let ends = [served.identity(&source).await?, served.identity(&target).await?];
-    if ends[0] == ends[1] {
-        bail!("source and target are the same cluster");
-    }
-    let (journal, copied) = Journal::open(arguments, &ends)?;
-    if !copied.is_empty() {
-        writeln!(out, "{}: going on with {} objects", arguments.state.display(), copied.len())?;
-    }
-    let moving = Move {
-        arguments,
-        source,
-        target,
-        served,
-        copied: Mutex::new(copied),
-        journal: Mutex::new(journal),
-        report: Mutex::default(),
-        is_declared: Notify::new(),
-    };
     moving.copy_all(out).await?;
-    write!(out, "{}", moving.report.lock().text(arguments.dry_run))?;
+    write!(out, "{}", moving.text())?;
     if arguments.follow && !arguments.dry_run {
-        moving.follow(out).await?;
-        write!(out, "{}", moving.report.lock().text(false))?;
+        moving.follow(stops()?, out).await?;
+        write!(out, "{}", moving.text())?;
     }
-    let is_whole = moving.report.lock().is_whole();
-    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(CODE_LEFT) })
+    let is_whole = moving.report.lock().is_whole() && moving.copied.lock().refusals().is_empty();
+    Ok(if is_whole { 0 } else { CODE_LEFT })
+}
+
+impl<'a> Move<'a> {
+    /// Reads the state file, and looks whether both servers can be used.
+    async fn begin(
+        arguments: &'a ImportArgs,
+        (source, target): (&'a Access, &'a Access),
+    ) -> anyhow::Result<Self> {
+        let (source, target) = (Pool::new(source), Pool::new(target));
+        let served = discover(&source).await.context("the source")?;
+        let names = discover(&target).await.context("the target")?;
+        if served.brand != names.brand {
+            let (of, to) = (served.brand.name, names.brand.name);
+            bail!(
+                "the source names its groups as {of} does, the target as {to}: found the target with --brand {of}"
+            );
+        }
+        let brand = served.brand;
+        check_right(&target, brand).await?;
+        let ends = [served.identity(&source).await?, served.identity(&target).await?];
+        if ends[0] == ends[1] {
+            bail!("source and target are the same cluster");
+        }
+        let declared = declared(&source, &served).await?;
+        let (journal, copied) = Journal::open(arguments, &ends)?;
+        let moving = Move {
+            arguments,
+            source,
+            target,
+            brand,
+            kinds: Mutex::default(),
+            declared: Mutex::new(declared),
+            copied: Mutex::new(copied),
+            journal: Mutex::new(journal),
+            report: Mutex::default(),
+            later: Mutex::default(),
+            is_declared: Notify::new(),
+            is_undeclared: Notify::new(),
+        };
+        moving.survey(copy::Survey::Now).await?;
+        Ok(moving)
+    }
+
+    fn is_trial(&self) -> bool {
+        self.arguments.dry_run
+    }
+
+    /// The kind of this id, if both servers serve it.
+    fn kind(&self, id: &str) -> Option<Kind> {
+        self.kinds.lock().shared.get(id).cloned()
+    }
+
+    fn text(&self) -> String {
+        self.report.lock().text(self.is_trial(), self.copied.lock().refusals())
+    }
 }
 
 /// Checks that the target keeps identities, and that this user may have it do so.
-async fn check_right(target: &Pool<'_>, served: &Served) -> anyhow::Result<()> {
-    let group = served.brand.group("authorization");
+async fn check_right(target: &Pool<'_>, brand: &Brand) -> anyhow::Result<()> {
+    let group = brand.group("authorization");
     let asked = json!({
         "apiVersion": format!("{group}/v1"), "kind": "SelfSubjectAccessReview",
         "spec": {"nonResourceAttributes": {"verb": "post", "path": IMPORT_RIGHT}},

@@ -2,15 +2,23 @@
 //!
 //! Owns what the target's answers mean to a move. Each write may be sent twice without harm.
 
+use std::time::Duration;
+
 use anyhow::bail;
 use http::{Method, StatusCode};
 use orch_proto::Brand;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use super::kinds::{Kind, place_of};
 use super::left_out::gives_way;
 use super::servers::Pool;
 use crate::admin::Call;
+
+/// Longest wait for the end of a definition, whose objects the target removes with it.
+const DEFINITION_MAX: Duration = Duration::from_secs(30);
+/// Between two looks whether it has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What became of an object at the target.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,6 +29,17 @@ pub(super) enum Put {
     Refused(String),
     /// Its namespace is not there.
     Homeless,
+}
+
+/// What became of an object that was to be removed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Removal {
+    /// It is gone.
+    Done,
+    /// There was no such object, or another one has the name.
+    Absent,
+    /// It is still there, for this reason.
+    Refused(String),
 }
 
 /// Whether anything is stored.
@@ -68,33 +87,52 @@ pub(super) async fn put(
         StatusCode::CONFLICT if reply.body["reason"] == "AlreadyExists" => {
             Ok(Put::Refused("the name is taken by another object (--replace has it give way)".to_owned()))
         }
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::INSUFFICIENT_STORAGE => {
+        StatusCode::UNAUTHORIZED | StatusCode::INSUFFICIENT_STORAGE => {
             bail!("the target refuses: {}", reply.message())
         }
         _ => Ok(Put::Refused(reply.message())),
     }
 }
 
-/// Has the target remove the object at `place` at once, if it has this `uid`.
+/// Has the target remove the object at `place` at once, if it has this `uid`; a definition, whose objects it removes with it, as any client
+/// would, and waits for its end.
 ///
 /// # Errors
-/// The target cannot be used any further, or does not remove it.
+/// The target cannot be used any further.
 pub(super) async fn remove(
     target: &Pool<'_>,
     kind: &Kind,
     is_definition: bool,
     place: &str,
     uid: &str,
-) -> anyhow::Result<()> {
-    // The target removes the objects of a definition with it.
+) -> anyhow::Result<Removal> {
     let query = if is_definition { "" } else { "?import=exact" };
-    let path = format!("{}{query}", kind.path_of(place));
+    let path = kind.path_of(place);
     let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
-    let reply = target.ask(&Call::with_document(Method::DELETE, path, &options)).await?;
+    let call = Call::with_document(Method::DELETE, format!("{path}{query}"), &options);
+    let reply = target.ask(&call).await?;
     match reply.status {
-        status if status.is_success() => Ok(()),
+        status if status.is_success() && is_definition => await_end(target, &path, uid).await,
+        status if status.is_success() => Ok(Removal::Done),
         // It is gone already, or another object has the name.
-        StatusCode::NOT_FOUND | StatusCode::CONFLICT => Ok(()),
-        _ => bail!("the target does not remove {} {place}: {}", kind.id(), reply.message()),
+        StatusCode::NOT_FOUND | StatusCode::CONFLICT => Ok(Removal::Absent),
+        StatusCode::UNAUTHORIZED => bail!("the target refuses: {}", reply.message()),
+        _ => Ok(Removal::Refused(format!("it is not removed: {}", reply.message()))),
+    }
+}
+
+async fn await_end(target: &Pool<'_>, path: &str, uid: &str) -> anyhow::Result<Removal> {
+    let began = Instant::now();
+    loop {
+        let found = target.document(path).await?;
+        if found.is_none_or(|found| found["metadata"]["uid"] != uid) {
+            return Ok(Removal::Done);
+        }
+        if began.elapsed() > DEFINITION_MAX {
+            return Ok(Removal::Refused(
+                "it is gone at the source, and still being deleted at the target".to_owned(),
+            ));
+        }
+        sleep(LOOK_EVERY).await;
     }
 }

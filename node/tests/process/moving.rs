@@ -30,6 +30,8 @@ const OBJECTS: usize = 300;
 const CUSTOM_KINDS: usize = 16;
 /// Changes that a client makes one after another directly before the cut-over.
 const COUNTED: usize = 50;
+/// The type of secrets that keep tokens.
+const TOKEN: &str = "orch.io/service-account-token";
 /// Between two looks at a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -125,6 +127,8 @@ fn is_left_behind(list: &str, item: &Value) -> bool {
     let name = item["metadata"]["name"].as_str().unwrap_or_default();
     let is_api = item["metadata"]["namespace"] == "default" && name == "orch";
     match list.rsplit('/').next().unwrap_or_default() {
+        // Each server writes its own authority into them.
+        "secrets" => item["type"] == TOKEN,
         "services" | "endpoints" | "endpointslices" => is_api,
         "configmaps" => {
             name == "orch-root-ca.crt"
@@ -273,6 +277,23 @@ async fn chain(node: &mut Node, name: &str) {
     assert_eq!(status, 200, "{body}");
 }
 
+/// A secret with a token of `account`, once the node has filled it in.
+async fn token(node: &mut Node, account: &str) -> Value {
+    let annotations = json!({"orch.io/service-account.name": account});
+    let name = format!("token-of-{account}");
+    let secret = json!({"metadata": {"name": name, "annotations": annotations}, "type": TOKEN});
+    node.create("/api/v1/namespaces/shop/secrets", &secret).await;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let secret = node.get(&format!("/api/v1/namespaces/shop/secrets/{name}")).await;
+        if secret["data"]["token"].is_string() {
+            return secret;
+        }
+        assert!(Instant::now() < deadline, "{secret}");
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
 async fn fill(node: &mut Node, count: usize) {
     node.create("/api/v1/namespaces", &json!({"metadata": {"name": "shop", "labels": {"team": "x"}}})).await;
     let classes = json!({"metadata": {"name": "r"}, "rules": []});
@@ -361,17 +382,19 @@ async fn a_move_that_is_killed_twice_ends_equal_and_follows_what_changes() {
     let mut target = Node::start(directory.path().join("target")).await;
     let state = directory.path().join("state");
     fill(&mut source, count).await;
+    let tokens = [token(&mut source, "default").await, token(&mut source, "o0").await];
     let lists = lists(&mut source).await;
     assert!(lists.len() > 60, "{lists:?}");
 
     let before = target.get("/orch/v1/cluster").await["applied"].clone();
     let tried = import(&source, &target, &state, &["--dry-run"]).output().unwrap();
     let shown = text(&tried);
-    assert_eq!(tried.status.code(), Some(0), "{shown}");
+    assert_eq!(tried.status.code(), Some(3), "{shown}");
     assert!(
         shown.contains("things0.example.com: ") && shown.contains("come with their definition"),
         "{shown}"
     );
+    assert!(!shown.contains("REFUSED") && !shown.contains("DO NOT FIT"), "{shown}");
     let after = target.get("/orch/v1/cluster").await["applied"].clone();
     assert!(!state.exists(), "a dry run leaves nothing");
     assert!(after.as_u64().unwrap() < before.as_u64().unwrap() + 20, "{before} {after}");
@@ -381,10 +404,24 @@ async fn a_move_that_is_killed_twice_ends_equal_and_follows_what_changes() {
     let gone = "/apis/apiextensions.orch.io/v1/customresourcedefinitions/things0.example.com";
     assert_eq!(target.send(Method::GET, gone, &Value::Null).await.0, 200);
     begin_and_kill(import(&source, &target, &state, &[]), &state, count * 2 / 3);
+    // Copied or not by now, and another object before the next run.
+    for path in ["/api/v1/namespaces/shop/podtemplates", "/apis/batch/v1/namespaces/shop/cronjobs"] {
+        let first = source.get(&format!("{path}/o0")).await;
+        source.send(Method::DELETE, &format!("{path}/o0"), &Value::Null).await;
+        let mut again = first.clone();
+        again["metadata"] = json!({"name": "o0"});
+        assert_ne!(source.create(path, &again).await["metadata"]["uid"], first["metadata"]["uid"]);
+    }
     let ended = import(&source, &target, &state, &[]).output().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", text(&ended));
     assert!(text(&ended).contains("going on with"), "{}", text(&ended));
     await_equality(&mut source, &mut target, &lists).await;
+    for token in tokens {
+        let name = token["metadata"]["name"].as_str().unwrap();
+        let found = target.get(&format!("/api/v1/namespaces/shop/secrets/{name}")).await;
+        assert_eq!(found["metadata"]["uid"], token["metadata"]["uid"], "it stays with its account");
+        assert_eq!(found["data"]["token"], token["data"]["token"]);
+    }
 
     follow(&mut source, &mut target, &state, &lists).await;
 }

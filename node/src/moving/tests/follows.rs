@@ -1,0 +1,113 @@
+//! Copies that follow: what comes again, what is refused, and servers that refuse for a while.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+
+/// Waits until config maps are followed, and a new one of this name has come to the target.
+async fn until_followed(clusters: &Clusters, name: &str) {
+    let (source, place, uid) = (&clusters.source, format!("n/{name}"), format!("u-{name}"));
+    until("a watch", || !source.calls("GET /api/v1/configmaps?watch=1").is_empty()).await;
+    source.put("configmaps", map(&place, &uid, "v"));
+    clusters.until_target_has("configmaps", &place, Some(&uid)).await;
+}
+
+#[tokio::test]
+async fn a_namespace_that_ended_and_came_again_has_its_objects() {
+    let clusters = Clusters::start().await;
+    let (source, target) = (&clusters.source, &clusters.target);
+    let mut ending = object("ci", "u-ci1");
+    ending["metadata"]["deletionTimestamp"] = json!("2020-01-02T03:04:05Z");
+    source.put("namespaces", ending);
+    source.put("configmaps", map("ci/a", "u-a1", "v"));
+    let changes = async {
+        until_followed(&clusters, "first").await;
+        assert_eq!(target.uid("configmaps", "ci/a"), None);
+        source.delete("configmaps", "ci/a");
+        source.delete("namespaces", "ci");
+        source.put("namespaces", object("ci", "u-ci2"));
+        source.put("configmaps", map("ci/a", "u-a2", "v"));
+        clusters.until_target_has("configmaps", "ci/a", Some("u-a2")).await;
+    };
+    let (code, told) = clusters.follow(changes).await.unwrap();
+    assert_eq!(code, 0, "{told}");
+    assert_eq!(target.uid("configmaps", "ci/a").as_deref(), Some("u-a2"), "the last list keeps it");
+}
+
+#[tokio::test]
+async fn an_object_whose_change_was_refused_goes_when_the_source_deletes_it() {
+    let clusters = Clusters::start().await;
+    let (source, target) = (&clusters.source, &clusters.target);
+    source.put("configmaps", map("n/a", "u-a", "v"));
+    source.put("configmaps", map("n/b", "u-b", "v"));
+    target.script(|call, body| {
+        let is_refused = call.starts_with("PUT ") && body["data"]["k"] == "bad";
+        is_refused.then(|| (422, json!({"message": "it does not fit"})))
+    });
+    let changes = async {
+        until_followed(&clusters, "first").await;
+        for name in ["a", "b"] {
+            source.put("configmaps", map(&format!("n/{name}"), &format!("u-{name}"), "bad"));
+        }
+        until_followed(&clusters, "second").await;
+        assert_eq!(target.found("configmaps", "n/a").unwrap()["data"]["k"], "v");
+        source.delete("configmaps", "n/a");
+        clusters.until_target_has("configmaps", "n/a", None).await;
+    };
+    let (code, told) = clusters.follow(changes).await.unwrap();
+    assert_eq!(code, 3, "{told}");
+    let word = "configmaps n/b REFUSED, and there in a former state: it does not fit";
+    assert!(told.contains(word) && !told.contains("n/a REFUSED"), "{told}");
+}
+
+#[tokio::test]
+async fn a_definition_that_is_made_again_while_it_is_followed_is_replaced_with_its_objects() {
+    let clusters = Clusters::start().await;
+    let (source, target) = (&clusters.source, &clusters.target);
+    source.put(DEFINITIONS, definition("widgets", "u-d1"));
+    source.put("widgets.example.com", map("n/w", "u-w1", "v"));
+    let changes = async {
+        until_followed(&clusters, "first").await;
+        source.delete(DEFINITIONS, "widgets.example.com");
+        source.put(DEFINITIONS, definition("widgets", "u-d2"));
+        source.put("widgets.example.com", map("n/w", "u-w2", "v"));
+        clusters.until_target_has(DEFINITIONS, "widgets.example.com", Some("u-d2")).await;
+        clusters.until_target_has("widgets.example.com", "n/w", Some("u-w2")).await;
+    };
+    let (code, told) = clusters.follow(changes).await.unwrap();
+    assert_eq!(code, 0, "{told}");
+    assert_eq!(target.uid("widgets.example.com", "n/w").as_deref(), Some("u-w2"), "{told}");
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_user_for_a_moment_is_waited_for() {
+    let clusters = Clusters::start().await;
+    let (source, target) = (&clusters.source, &clusters.target);
+    let (watches, puts) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let refusal = |code: u16| (code, json!({"message": "who are you?"}));
+    source.script(move |call, _| {
+        let is_watch = call.starts_with("GET /api/v1/configmaps?watch=1");
+        (is_watch && watches.fetch_add(1, Ordering::Relaxed) < 1).then(|| refusal(403))
+    });
+    target.script(move |call, _| {
+        let is_it = call.starts_with("PUT ") && call.contains("configmaps/first");
+        (is_it && puts.fetch_add(1, Ordering::Relaxed) < 1).then(|| refusal(401))
+    });
+    let (code, told) = clusters.follow(until_followed(&clusters, "first")).await.unwrap();
+    assert_eq!(code, 0, "{told}");
+    assert_eq!(target.calls("PUT /api/v1/namespaces/n/configmaps/first").len(), 3, "refused, sent, listed");
+}
+
+#[tokio::test]
+async fn a_second_stop_breaks_the_last_list_off() {
+    let clusters = Clusters::start().await;
+    let (stop, asked) = mpsc::channel(2);
+    let changes = async {
+        until_followed(&clusters, "first").await;
+        clusters.source.is_held.send_replace(true);
+        stop.send(()).await.unwrap();
+        stop.send(()).await.unwrap();
+    };
+    let broken = clusters.follow_until(asked, changes).await.unwrap_err().to_string();
+    assert!(broken.contains("the same command goes on"), "{broken}");
+}
