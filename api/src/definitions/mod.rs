@@ -17,6 +17,7 @@
 
 mod compile;
 mod converter;
+mod declaration;
 mod declared;
 mod outline;
 pub(crate) mod record;
