@@ -17,6 +17,7 @@ mod large;
 mod matrix;
 mod passing;
 mod refusals;
+mod replacing;
 mod representations;
 mod routes;
 mod run_time_kinds;
