@@ -21,6 +21,7 @@ mod replacing;
 mod representations;
 mod routes;
 mod run_time_kinds;
+mod settling;
 mod snapshots;
 mod streams;
 mod tokens;
