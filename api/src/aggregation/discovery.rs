@@ -159,8 +159,7 @@ fn documents(registry: &Registry, groups: BTreeMap<String, Group>) -> Merged {
         listed.push(entry);
         items.push(group.item(&name));
     }
-    let items: Arc<[Arc<Item>]> = items.into();
-    let aggregated = VERSIONS.iter().map(|version| Aggregated::of(registry.brand, version, items.clone()));
+    let aggregated = VERSIONS.iter().map(|version| Aggregated::of(registry.brand, version, &items));
     let groups = Plain::new("APIGroupList", &json!({"groups": listed}));
     Merged { groups, by_group, aggregated: aggregated.collect() }
 }

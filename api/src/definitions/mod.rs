@@ -17,6 +17,7 @@
 
 mod compile;
 mod converter;
+mod declaration;
 mod declared;
 mod outline;
 pub(crate) mod record;
@@ -43,7 +44,7 @@ use tokio::sync::OwnedMutexGuard;
 use self::converter::Servers;
 use self::declared::{Declared, Settled};
 use self::outline::Outline;
-use self::settling::{SETTLE_MAX, named_settles, written_settles};
+use self::settling::{SETTLE_MAX, Waits};
 use crate::ambient::Ambient;
 use crate::follow::{Applied, Builder, Follower, any_changed};
 use crate::registry::{Handle, Registry, storage_of};
@@ -85,6 +86,7 @@ struct Shared {
     begun: Mutex<u64>,
     /// The loops of this node run, and on the leader that which brings definitions into force.
     is_followed: AtomicBool,
+    waits: Waits,
     builder: Builder,
     /// The servers of conversion webhooks, as soon as this node calls any.
     servers: OnceLock<Servers>,
@@ -125,6 +127,7 @@ impl Definitions {
             refreshing: tokio::sync::Mutex::default(),
             begun: Mutex::default(),
             is_followed: AtomicBool::new(false),
+            waits: Waits::default(),
             builder,
             servers: OnceLock::new(),
         }))
@@ -223,22 +226,23 @@ impl Definitions {
     }
 
     /// Waits until the definition that was written as `object` is in force, or is known not to come into force, for [`SETTLE_MAX`] and
-    /// half of `left` at most; `None`: the request has no end of its own.
+    /// half of `left` at most; `None`: the request has no end of its own. Returns whether it waited.
     pub(crate) async fn settle_written<S: Store>(
         &self,
         store: &S,
         object: &SharedObject,
         left: Option<Duration>,
-    ) {
-        if let Some(time) = self.settling_time(left) {
-            written_settles(store, object, time).await;
+    ) -> bool {
+        match self.settling_time(left) {
+            Some(time) => self.0.waits.written_settles(store, object, time).await,
+            None => false,
         }
     }
 
     /// The same of the definition called `name`, if there is one.
     pub(crate) async fn settle_named<S: Store>(&self, store: &S, name: &str, left: Option<Duration>) {
         if let Some(time) = self.settling_time(left) {
-            named_settles(store, name, time).await;
+            self.0.waits.named_settles(store, name, time).await;
         }
     }
 

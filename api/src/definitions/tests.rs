@@ -141,3 +141,69 @@ async fn a_change_is_told_again_until_it_was_made() {
     declared.note_served(change, Vec::new());
     assert!(declared.settle().is_nothing());
 }
+
+/// The same definition before the loop has looked at it, with the label `label`.
+fn without_status(definition: &Value, label: &str) -> Value {
+    let mut unsettled = definition.clone();
+    unsettled["status"] = json!({});
+    unsettled["metadata"]["labels"] = json!({"label": label});
+    unsettled
+}
+
+/// Definitions where a loop is to bring them into force.
+fn awaited() -> (MemoryStore, Definitions) {
+    let (store, _, definitions) = followed();
+    definitions.0.is_followed.store(true, Ordering::Relaxed);
+    (store, definitions)
+}
+
+const APPLES: &str = "apples.example.com";
+
+fn stored(store: &MemoryStore) -> SharedObject {
+    store.state().collection(DEFINITIONS).get(APPLES).unwrap().clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_is_waited_for_until_its_names_are_decided_on() {
+    let (store, definitions) = awaited();
+    let apples = definition("apples", "Apple", "a");
+    write(&store, &without_status(&apples, "first")).await;
+    let object = stored(&store);
+    let began = tokio::time::Instant::now();
+    let mut written = Box::pin(definitions.settle_written(&store, &object, None));
+    let mut named = Box::pin(definitions.settle_named(&store, APPLES, None));
+    assert!(futures::poll!(&mut written).is_pending() && futures::poll!(&mut named).is_pending());
+    // Neither another definition nor another version that is not settled ends the wait.
+    write(&store, &definition("pears", "Pear", "a")).await;
+    write(&store, &without_status(&apples, "second")).await;
+    assert!(futures::poll!(&mut written).is_pending() && futures::poll!(&mut named).is_pending());
+    write(&store, &apples).await;
+    assert!(written.await, "it waited");
+    named.await;
+    assert!(!definitions.settle_written(&store, &stored(&store), None).await, "nothing is to wait for");
+    definitions.settle_named(&store, APPLES, None).await;
+    definitions.settle_named(&store, "none.example.com", None).await;
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_of_a_definition_is_waited_for_once() {
+    let (store, definitions) = awaited();
+    let apples = definition("apples", "Apple", "a");
+    let waited = async |left: Option<u64>| {
+        let began = tokio::time::Instant::now();
+        definitions.settle_named(&store, APPLES, left.map(Duration::from_millis)).await;
+        began.elapsed().as_millis()
+    };
+    write(&store, &without_status(&apples, "first")).await;
+    assert_eq!(waited(Some(1000)).await, 500, "half of the request's time");
+    assert_eq!(waited(None).await, 1500, "the rest of the first wait");
+    assert_eq!(waited(None).await, 0);
+    assert!(definitions.settle_written(&store, &stored(&store), None).await, "not settled");
+    write(&store, &without_status(&apples, "second")).await;
+    assert_eq!(waited(None).await, 2000, "another version");
+    assert_eq!(waited(None).await, 0);
+    write(&store, &apples).await;
+    write(&store, &without_status(&apples, "third")).await;
+    assert_eq!(waited(None).await, 2000);
+}

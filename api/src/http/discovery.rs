@@ -7,7 +7,6 @@ use bytes::Bytes;
 use http::{Method, Response, header};
 use orch_proto::Brand;
 
-use super::gzip::COMPRESS_FROM_BYTES;
 use super::headers::{accept, header_text};
 use super::openapi::takes_gzip;
 use super::respond;
@@ -118,13 +117,12 @@ fn answer_aggregated(found: &Aggregated, encoding: Encoding, arrived: &Arrived) 
     let pretty = wants_pretty(&arrived.query, header_text(&arrived.headers, &header::USER_AGENT));
     let representation = Representation { encoding, pretty, ..JSON };
     let media_type = representation.media_type(registry.brand);
-    let length: usize = found.frames().iter().map(Bytes::len).sum();
     let is_plain = encoding == Encoding::Json && !pretty;
-    let is_compressed = is_plain && length >= COMPRESS_FROM_BYTES && takes_gzip(&arrived.headers);
-    let mut response = match (is_plain, is_compressed) {
-        (true, true) => pieces(media_type, found.compressed()),
-        (true, false) => pieces(media_type, found.frames()),
-        (false, _) => {
+    let compressed = found.compressed().filter(|_| is_plain && takes_gzip(&arrived.headers));
+    let mut response = match compressed {
+        Some(compressed) => pieces(media_type, compressed),
+        None if is_plain => pieces(media_type, found.frames()),
+        None => {
             let document = whole_document(LIST_MESSAGE, &found.value(), representation, &registry.schema);
             respond::bytes(200, media_type, document)
         }
@@ -132,7 +130,7 @@ fn answer_aggregated(found: &Aggregated, encoding: Encoding, arrived: &Arrived) 
     let content_type = format!("{media_type}{}", found.parameters);
     respond::put(response.headers_mut(), header::CONTENT_TYPE, &content_type);
     respond::set_etag(&mut response, &found.etag);
-    if is_compressed {
+    if compressed.is_some() {
         respond::put(response.headers_mut(), header::CONTENT_ENCODING, "gzip");
         respond::put(response.headers_mut(), header::VARY, "Accept, Accept-Encoding");
     }

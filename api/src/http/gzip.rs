@@ -12,9 +12,7 @@ use tower_http::CompressionLevel;
 use tower_http::compression::{CompressionBody, CompressionLayer};
 
 use super::WatchResponse;
-
-/// Shortest compressed response, in bytes: the reference's threshold.
-pub(super) const COMPRESS_FROM_BYTES: usize = 128 * 1024;
+use crate::registry::discovery::COMPRESS_FROM_BYTES;
 
 /// Compression level: fast, because the server's time is dearer than the network's bytes.
 const LEVEL: i32 = 1;

@@ -16,7 +16,7 @@ use orch_raft::{Condition, Key, ObjectPath, Operation, Outcome, Revision, Store,
 use orch_rules::Action;
 use orch_schema::value::Value;
 
-use super::{Answer, Pipeline, Request, Written};
+use super::{Answer, Pipeline, Request, WriteOutcome, Written};
 use crate::admission::{Additions, View, forbidden};
 use crate::definitions::record::{DefinitionRecord, first, record_key, renewed};
 use crate::definitions::{DEFINITIONS, storage_of_definition};
@@ -92,11 +92,15 @@ impl<S: Store> Pipeline<S> {
         if matches!(request.verb, Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection) {
             definitions.catch_up(store, served).await;
         }
-        if let Answer::Written(Written { stored: Some(object), .. }) = answer
+        if let Answer::Written(Written { stored: Some(object), outcome, .. }) = answer
             && request.verb != Verb::Delete
         {
             let left = request.exchange.time_left(store.elapsed());
-            definitions.settle_written(store, object, left).await;
+            let waited = definitions.settle_written(store, object, left).await;
+            // Other names of a kind that is served stand in no record, so that requests for it do not bring them up.
+            if waited && *outcome == WriteOutcome::Done {
+                definitions.catch_up(store, served).await;
+            }
         }
     }
 

@@ -29,6 +29,7 @@ mod incoming;
 mod judged;
 mod list;
 mod media_type;
+mod modified;
 mod modify;
 mod namespace_label;
 mod new_object;

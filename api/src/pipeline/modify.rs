@@ -1,6 +1,6 @@
 //! Changing a stored object: read it, judge its change, propose the result under the condition that the object is unchanged.
 //!
-//! Owns the retries. A request whose first proposal met a newer version waits for its turn (`turns`). A change is first
+//! Owns the retries; what is answered is `modified`'s. A request whose first proposal met a newer version waits for its turn (`turns`). A change is first
 //! tried on the state that this node has applied. The node may lag, so a refusal is given only after a quorum barrier.
 //!
 //!     judge      once for each version of the object; may wait, and lets the turns go while it does
@@ -9,18 +9,18 @@
 
 use std::ops::Range;
 use std::pin::pin;
-use std::sync::Arc;
 
 use orch_raft::object::SharedObject;
-use orch_raft::{Condition, Key, Operation, Outcome, Put, Revision, Store, WrittenAs};
+use orch_raft::{Condition, Key, Operation, Outcome, Revision, Store};
 use orch_schema::value::Value;
 
 use super::admit::LOOKS;
 use super::judged::{Judged, Rejected, Write};
+use super::modified::{Last, Modified};
 use super::staged::{Asking, is_current, tree_for_rules};
-use super::stored::{is_same, tree_of, without_revision};
+use super::stored::{is_same, tree_of};
 use super::turns::{HeldTurns, without_turns};
-use super::{Pipeline, Request, WriteOutcome, Written};
+use super::{Pipeline, Request};
 use crate::admission::{self, Additions, Attributes, Extent, Finality, Refused, View};
 use crate::error::ApiError;
 use crate::request::Verb;
@@ -62,20 +62,6 @@ enum Proposed {
     Overtaken,
     /// A condition of this view did not hold. `Some`: the object that the change shares with other writes.
     Contended(Option<Key>),
-}
-
-/// An object after a change.
-pub(super) struct Modified {
-    /// The JSON of the response.
-    pub json: bytes::Bytes,
-    /// The stored version; `None` if the object was removed or the change was a dry run.
-    pub stored: Option<SharedObject>,
-    /// The form of `json`, where objects of the kind say it.
-    pub written_as: Option<Arc<WrittenAs>>,
-    /// The object before the change.
-    pub before: SharedObject,
-    /// The object is gone, or would be if this were no dry run.
-    pub is_removal: bool,
 }
 
 /// Attempts of one request on newer versions before it fails as unavailable. Changes of one object take turns, so few
@@ -309,8 +295,10 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
     ) -> Result<Proposed, ApiError> {
         let key = self.key;
         let (operation, last) = match write {
-            Write::Put(put) if is_same(&put, &before) => return Ok(Proposed::Done(unchanged(before))),
-            write if self.dry_run => return Ok(Proposed::Done(dry(write, before))),
+            Write::Put(put) if is_same(&put, &before) => {
+                return Ok(Proposed::Done(Modified::unchanged(before)));
+            }
+            write if self.dry_run => return Ok(Proposed::Done(Modified::dry(write, before))),
             Write::Put(put) => (Operation::Put(put), Last::Stored),
             Write::Remove(None) => (Operation::Delete(key.clone()), Last::Before),
             Write::Remove(Some(put)) => (Operation::Delete(key.clone()), Last::Removed(put)),
@@ -335,14 +323,7 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
             }
             Outcome::Full { used, quota, .. } => Err(ApiError::StateFull { used, quota }),
             Outcome::Applied { object, revision, .. } => {
-                let (json, index) = match (&object, &last) {
-                    (Some(object), _) => (object.json.clone(), &object.index),
-                    (None, Last::Removed(put)) => (spliced(put, revision.0), &put.index),
-                    (None, Last::Freed(put)) => (with_revision(put, &before), &put.index),
-                    (None, Last::Stored | Last::Before) => (before.json.clone(), &before.index),
-                };
-                let (is_removal, written_as) = (object.is_none(), index.written_as.clone());
-                Ok(Proposed::Done(Modified { json, stored: object, written_as, before, is_removal }))
+                Ok(Proposed::Done(Modified::applied(object, revision, last, before)))
             }
         }
     }
@@ -365,56 +346,4 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
             None => Ok(Proposed::Contended(additions.contended().cloned())),
         }
     }
-}
-
-/// The version that the response shows.
-enum Last {
-    /// The stored version.
-    Stored,
-    /// The version before the removal.
-    Before,
-    /// This, with the revision of the removal.
-    Removed(Put),
-    /// This, with the revision that the object had before.
-    Freed(Put),
-}
-
-impl Modified {
-    /// The result of an update or patch.
-    pub(super) fn written(self) -> Written {
-        let Modified { json, stored, written_as, .. } = self;
-        Written { json, stored, written_as, outcome: WriteOutcome::Done }
-    }
-}
-
-/// The result of a dry run of `write`.
-fn dry(write: Write, before: SharedObject) -> Modified {
-    let is_removal = !matches!(write, Write::Put(_));
-    let (json, index) = match &write {
-        Write::Remove(None) => (before.json.clone(), &before.index),
-        Write::Put(put) | Write::Remove(Some(put)) | Write::Free(put) => {
-            (with_revision(put, &before), &put.index)
-        }
-    };
-    Modified { json, stored: None, written_as: index.written_as.clone(), before, is_removal }
-}
-
-fn unchanged(before: SharedObject) -> Modified {
-    let written_as = before.index.written_as.clone();
-    let (json, stored) = (before.json.clone(), Some(Arc::clone(&before)));
-    Modified { json, stored, written_as, before, is_removal: false }
-}
-
-/// The JSON of `put` at the revision of `before`: a dry run shows the version that it was tried on.
-fn with_revision(put: &Put, before: &SharedObject) -> bytes::Bytes {
-    if before.revision.0 == 0 { without_revision(put) } else { spliced(put, before.revision.0) }
-}
-
-fn spliced(put: &Put, revision: u64) -> bytes::Bytes {
-    let at = put.revision_at as usize;
-    let mut json = Vec::with_capacity(put.json.len() + 20);
-    json.extend_from_slice(&put.json[..at]);
-    json.extend_from_slice(revision.to_string().as_bytes());
-    json.extend_from_slice(&put.json[at..]);
-    json.into()
 }

@@ -11,7 +11,7 @@ use tokio::runtime::Builder;
 
 use super::driver::{Load, drive};
 use super::target::Target;
-use super::work::{Kind, Script};
+use super::work::{Kind, Objects, Script};
 use crate::client::{Client, Response};
 
 /// Clients that fill a namespace.
@@ -54,21 +54,26 @@ pub(super) fn open_to_all(target: &Target, namespace: &str) -> Result<()> {
     Ok(())
 }
 
-/// Creates `objects` config maps in `namespace`, named from `o-0` on.
-pub(super) fn fill(load: &Load, namespace: &str, payload: &Arc<str>, objects: u32) -> Result<()> {
+/// Creates `count` of `objects` in `namespace`, named from `o-0` on.
+pub(super) fn fill(
+    load: &Load,
+    objects: Objects,
+    (namespace, payload): (&str, &Arc<str>),
+    count: u32,
+) -> Result<()> {
     let numbers = Arc::new(AtomicU64::new(0));
     let filling = Load {
-        clients: FILLING_CLIENTS.min(objects),
+        clients: FILLING_CLIENTS.min(count),
         duration: FILLING_TIME_MAX,
-        count: Some(u64::from(objects)),
+        count: Some(u64::from(count)),
         pids: Vec::new(),
         ..load.clone()
     };
     let kind = Kind::Create(numbers);
-    let outcome = drive(&filling, |client| Script::new(kind.clone(), namespace, payload, client))?;
-    if outcome.tally.operations != u64::from(objects) {
+    let outcome = drive(&filling, |client| Script::on(objects, kind.clone(), namespace, payload, client))?;
+    if outcome.tally.operations != u64::from(count) {
         let (made, errors) = (outcome.tally.operations, outcome.tally.errors);
-        bail!("only {made} of {objects} objects could be made in {namespace}: {errors:?}");
+        bail!("only {made} of {count} objects could be made in {namespace}: {errors:?}");
     }
     Ok(())
 }

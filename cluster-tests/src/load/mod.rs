@@ -1,6 +1,6 @@
 //! The benchmark: drives any server of this API over TLS and measures its rates, latencies and cost.
 //!
-//! `options` is the command line, `fixture` creates namespaces and objects, `work` formats the requests of a work,
+//! `options` is the command line, `fixture` creates namespaces and objects, `custom` the definition of a kind, `work` formats the requests of a work,
 //! `driver` runs closed-loop clients over `line`s (HTTP/1.1 by `wire`, HTTP/2 by `multiplex`), `fanout` is the watch
 //! work, `flood` times one user while another floods, `stalled` holds watchers that never read, `scheduling` has a scheduler
 //! bind pods, `elsewhere` is a webhook and an aggregated server beside the load, `server` starts or finds the servers, `process` reads their
@@ -11,6 +11,7 @@
 //! `OPERATION_TIMEOUT`.
 
 mod bindings;
+mod custom;
 mod driver;
 mod elsewhere;
 mod events;

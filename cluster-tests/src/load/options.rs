@@ -92,6 +92,12 @@ pub enum WorkName {
     GetAny,
     /// Get by name from an aggregated server, to which the request is passed on over HTTP/2. Needs `--start`.
     GetAggregated,
+    /// Create objects of a custom kind that have the form of config maps.
+    CreateCustom,
+    /// Get objects of that kind by name with a quorum.
+    GetCustom,
+    /// Merge-patch objects of that kind.
+    PatchCustom,
     /// Merge-patch config maps.
     MergePatch,
     /// List all objects.
@@ -127,10 +133,17 @@ impl WorkName {
     /// `names` with `all` replaced by every work.
     pub(super) fn expand(names: &[WorkName]) -> Vec<WorkName> {
         let is_one = |name: &WorkName| {
-            !matches!(name, Self::All | Self::Schedule | Self::GetAggregated) && !name.is_flood()
+            !matches!(name, Self::All | Self::Schedule | Self::GetAggregated)
+                && !name.is_flood()
+                && !name.is_custom()
         };
         let every: Vec<_> = Self::value_variants().iter().copied().filter(is_one).collect();
         names.iter().flat_map(|name| if *name == Self::All { every.clone() } else { vec![*name] }).collect()
+    }
+
+    /// Whether the objects are of a custom kind.
+    pub(super) fn is_custom(self) -> bool {
+        matches!(self, Self::CreateCustom | Self::GetCustom | Self::PatchCustom)
     }
 
     /// Whether one user floods while another is timed.
@@ -145,6 +158,9 @@ impl WorkName {
             Self::Get => "get",
             Self::GetAny => "get-any",
             Self::GetAggregated => "get-aggregated",
+            Self::CreateCustom => "create-custom",
+            Self::GetCustom => "get-custom",
+            Self::PatchCustom => "patch-custom",
             Self::MergePatch => "merge-patch",
             Self::List => "list",
             Self::ListChunked => "list-chunked",
@@ -162,7 +178,8 @@ impl WorkName {
     /// Default number of concurrent clients: that of the reference's figures.
     pub(super) fn clients(self) -> u32 {
         match self {
-            Self::Create => 64,
+            Self::Create | Self::CreateCustom => 64,
+            Self::GetCustom | Self::PatchCustom => 32,
             Self::Get | Self::GetAny | Self::GetAggregated | Self::MergePatch | Self::Mixed | Self::All => 32,
             Self::Watch => 16,
             Self::List | Self::ListChunked => 4,

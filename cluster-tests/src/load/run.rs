@@ -13,8 +13,8 @@ use super::options::{Options, WorkName};
 use super::report::{Report, Row};
 use super::server::Servers;
 use super::target::Target;
-use super::work::{Kind, Script, payload};
-use super::{bindings, fanout, fixture, flood, process, scheduling, stalled};
+use super::work::{Kind, Objects, Script, payload};
+use super::{bindings, custom, fanout, fixture, flood, process, scheduling, stalled};
 use crate::cluster::Cluster;
 
 /// Objects that gets and patches choose from.
@@ -118,6 +118,9 @@ impl<'a> Bench<'a> {
         let created = Arc::new(AtomicU64::new(u64::from(OBJECTS)));
         let (namespace, kind) = match name {
             WorkName::Create => (self.namespace("create", 0)?, Kind::Create(Arc::default())),
+            WorkName::CreateCustom => (self.custom("create", 0)?, Kind::Create(Arc::default())),
+            WorkName::GetCustom => (self.custom("get", OBJECTS)?, Kind::Get { objects: OBJECTS, any: false }),
+            WorkName::PatchCustom => (self.custom("get", OBJECTS)?, Kind::Patch { objects: OBJECTS }),
             WorkName::Get => (self.namespace("get", OBJECTS)?, Kind::Get { objects: OBJECTS, any: false }),
             WorkName::GetAny => (self.namespace("get", OBJECTS)?, Kind::Get { objects: OBJECTS, any: true }),
             WorkName::GetAggregated => {
@@ -135,7 +138,8 @@ impl<'a> Bench<'a> {
             _ => bail!("`{}` is not one work", name.word()),
         };
         let load = Load { clients: self.clients(name), ..self.load.clone() };
-        drive(&load, |client| Script::new(kind.clone(), &namespace, &self.payload, client))
+        let objects = if name.is_custom() { Objects::Custom } else { Objects::ConfigMaps };
+        drive(&load, |client| Script::on(objects, kind.clone(), &namespace, &self.payload, client))
     }
 
     fn watch(&mut self) -> Result<Outcome> {
@@ -186,14 +190,24 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Name of this run's namespace `word`, which is created with `objects` objects at the first call.
-    fn namespace(&mut self, word: &str, objects: u32) -> Result<String> {
+    /// Name of this run's namespace `word`, which is created with `count` config maps at the first call.
+    fn namespace(&mut self, word: &str, count: u32) -> Result<String> {
+        self.filled(word, Objects::ConfigMaps, count)
+    }
+
+    /// The same with `count` objects of the custom kind.
+    fn custom(&mut self, word: &str, count: u32) -> Result<String> {
+        custom::define(&self.setup)?;
+        self.filled(&format!("custom-{word}"), Objects::Custom, count)
+    }
+
+    fn filled(&mut self, word: &str, objects: Objects, count: u32) -> Result<String> {
         let name = format!("{}-{word}", self.prefix);
         if !self.namespaces.contains(&name) {
             fixture::make_namespace(&self.setup, &name)?;
             self.namespaces.push(name.clone());
-            if objects > 0 {
-                fixture::fill(&self.load, &name, &self.payload, objects)?;
+            if count > 0 {
+                fixture::fill(&self.load, objects, (&name, &self.payload), count)?;
             }
         }
         Ok(name)
@@ -204,6 +218,11 @@ impl<'a> Bench<'a> {
     fn clean_up(&self) {
         if self.options.keep || self.cluster.is_some() {
             return;
+        }
+        if self.options.works.iter().any(|work| work.is_custom())
+            && let Err(error) = custom::remove(&self.setup)
+        {
+            eprintln!("the custom kind stays behind: {error:#}");
         }
         for namespace in &self.namespaces {
             if let Err(error) = fixture::remove(&self.setup, namespace) {

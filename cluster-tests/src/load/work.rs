@@ -8,14 +8,43 @@ use memchr::memmem;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::elsewhere::GROUP;
 use super::wire::{Call, Reply};
+use super::{custom, elsewhere};
 
 /// `limit` of a chunked list, as usual with clients of this API.
 pub(super) const CHUNK_OBJECTS: u32 = 500;
 
 /// Objects of the short list in the mixed work.
 const SHORT_LIST_OBJECTS: u32 = 50;
+
+/// The resource of a work's objects. They have the same form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Objects {
+    /// The built-in kind.
+    ConfigMaps,
+    /// The kind that a definition declares.
+    Custom,
+}
+
+impl Objects {
+    /// `apiVersion` and `kind` of an object.
+    fn kind(self) -> (String, &'static str) {
+        match self {
+            Objects::ConfigMaps => ("v1".to_owned(), "ConfigMap"),
+            Objects::Custom => (format!("{}/v1", custom::GROUP), custom::KIND),
+        }
+    }
+
+    /// The path of the objects of `namespace`.
+    pub(super) fn path(self, namespace: &str) -> String {
+        match self {
+            Objects::ConfigMaps => format!("/api/v1/namespaces/{namespace}/configmaps"),
+            Objects::Custom => {
+                format!("/apis/{}/v1/namespaces/{namespace}/{}", custom::GROUP, custom::PLURAL)
+            }
+        }
+    }
+}
 
 /// The repeated operation of one client.
 #[derive(Clone)]
@@ -40,6 +69,10 @@ pub(super) enum Kind {
 pub(super) struct Script {
     kind: Kind,
     namespace: String,
+    /// The path of the objects.
+    collection: String,
+    /// The begin of a created object, up to the number in its name.
+    head: String,
     payload: Arc<str>,
     random: StdRng,
     sequence: u64,
@@ -52,9 +85,17 @@ pub(super) struct Script {
 impl Script {
     /// The script of client number `client` on the config maps of `namespace`.
     pub(super) fn new(kind: Kind, namespace: &str, payload: &Arc<str>, client: u32) -> Self {
+        Self::on(Objects::ConfigMaps, kind, namespace, payload, client)
+    }
+
+    /// The same on these objects.
+    pub(super) fn on(objects: Objects, kind: Kind, namespace: &str, payload: &Arc<str>, client: u32) -> Self {
+        let (api_version, object_kind) = objects.kind();
         Self {
             kind,
             namespace: namespace.to_owned(),
+            collection: objects.path(namespace),
+            head: format!(r#"{{"apiVersion":"{api_version}","kind":"{object_kind}","metadata":{{"name":"o-"#),
             payload: payload.clone(),
             random: StdRng::seed_from_u64(u64::from(client)),
             sequence: 0,
@@ -103,11 +144,8 @@ impl Script {
         let number = numbers.fetch_add(1, Ordering::Relaxed);
         self.expected = 201;
         self.collection();
-        let (body, payload) = (&mut self.body, &self.payload);
-        let _ = write!(
-            body,
-            r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"o-{number}"}},"data":{{"payload":"{payload}"}}}}"#
-        );
+        let (body, head, payload) = (&mut self.body, &self.head, &self.payload);
+        let _ = write!(body, r#"{head}{number}"}},"data":{{"payload":"{payload}"}}}}"#);
         Call { method: "POST", path: &self.path, content_type: "application/json", body: body.as_bytes() }
     }
 
@@ -121,7 +159,12 @@ impl Script {
 
     fn get_aggregated(&mut self, objects: u32) -> Call<'_> {
         let number = self.random.random_range(0..objects);
-        let _ = write!(self.path, "/apis/{GROUP}/v1/namespaces/{}/things/o-{number}", self.namespace);
+        let _ = write!(
+            self.path,
+            "/apis/{}/v1/namespaces/{}/things/o-{number}",
+            elsewhere::GROUP,
+            self.namespace
+        );
         Call { method: "GET", path: &self.path, content_type: "", body: b"" }
     }
 
@@ -145,7 +188,7 @@ impl Script {
     }
 
     fn collection(&mut self) {
-        let _ = write!(self.path, "/api/v1/namespaces/{}/configmaps", self.namespace);
+        self.path.push_str(&self.collection);
     }
 
     fn object(&mut self, objects: u32) {
@@ -198,6 +241,24 @@ mod tests {
         }
         assert!(first.answered(&Reply { status: 201, bytes: 0 }, b""));
         assert!(!first.answered(&Reply { status: 200, bytes: 0 }, b""));
+    }
+
+    #[test]
+    fn objects_of_both_kinds_have_the_same_form() {
+        let made = |objects| {
+            let kind = Kind::Create(Arc::new(AtomicU64::new(7)));
+            let mut script = Script::on(objects, kind, "n", &payload(8), 1);
+            let call = script.next();
+            let mut body: serde_json::Value = serde_json::from_slice(call.body).unwrap();
+            let kind = body.as_object_mut().unwrap().remove("kind").unwrap();
+            let version = body.as_object_mut().unwrap().remove("apiVersion").unwrap();
+            (call.path.to_owned(), format!("{version} {kind}"), body)
+        };
+        let (map, custom) = (made(Objects::ConfigMaps), made(Objects::Custom));
+        assert_eq!((&*map.0, &*map.1), ("/api/v1/namespaces/n/configmaps", r#""v1" "ConfigMap""#));
+        assert_eq!(custom.0, "/apis/custom.bench.example.com/v1/namespaces/n/benchmaps");
+        assert_eq!(custom.1, r#""custom.bench.example.com/v1" "BenchMap""#);
+        assert_eq!((&map.2, &map.2["metadata"]["name"]), (&custom.2, &serde_json::json!("o-7")));
     }
 
     #[test]

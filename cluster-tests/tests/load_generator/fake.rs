@@ -75,13 +75,16 @@ struct State {
     behaviour: Behaviour,
     created: u64,
     patched: u64,
+    /// The custom kind is defined.
+    is_defined: bool,
     objects: HashMap<String, BTreeMap<String, Value>>,
     changes: broadcast::Sender<Bytes>,
 }
 
 async fn serve(listener: TcpListener, behaviour: Behaviour) {
     let changes = broadcast::Sender::new(4096);
-    let state = State { behaviour, created: 0, patched: 0, objects: HashMap::new(), changes };
+    let state =
+        State { behaviour, created: 0, patched: 0, is_defined: false, objects: HashMap::new(), changes };
     let state = Arc::new(Mutex::new(state));
     loop {
         let (stream, _) = listener.accept().await.unwrap();
@@ -104,9 +107,22 @@ async fn answer(
     let body = body.collect().await?.to_bytes();
     assert_eq!(head.headers["authorization"], "Bearer secret");
     let (path, query) = (head.uri.path(), head.uri.query().unwrap_or_default());
+    // Objects of the custom kind are kept as config maps are.
+    let path =
+        path.replace("/apis/custom.bench.example.com/v1", "/api/v1").replace("/benchmaps", "/configmaps");
     let parts: Vec<_> = path.trim_start_matches("/api/v1/namespaces").trim_matches('/').split('/').collect();
     let mut state = state.lock();
     let (status, body) = match (&head.method, parts.as_slice()) {
+        (&Method::GET, ["apis"]) => {
+            (200, full(&json!({"groups": [{"name": "apps"}, {"name": "apiextensions.example.io"}]})))
+        }
+        (&Method::POST, ["apis", "apiextensions.example.io", "v1", "customresourcedefinitions"]) => {
+            state.is_defined = true;
+            (201, full(&json!({})))
+        }
+        (&Method::GET, ["api", "v1", "configmaps"]) => {
+            (if state.is_defined { 200 } else { 404 }, full(&json!({})))
+        }
         (&Method::POST, [""]) => (201, full(&json!({}))),
         (&Method::DELETE, _) => (200, full(&json!({}))),
         (&Method::POST, [namespace, "configmaps"]) => state.create(namespace, &body),

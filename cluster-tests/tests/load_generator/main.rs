@@ -40,6 +40,15 @@ fn every_work_counts_what_it_was_asked_for() {
 }
 
 #[test]
+fn objects_of_a_custom_kind_are_counted_as_config_maps_are() {
+    let (report, _) = measure(&["create-custom", "get-custom", "patch-custom"], Behaviour::Right);
+    for name in ["create-custom", "get-custom", "patch-custom"] {
+        assert_eq!(work(&report, name)["operations"], 120, "{name}: {report}");
+        assert_eq!(work(&report, name)["errors"], serde_json::json!({}), "{name}");
+    }
+}
+
+#[test]
 fn the_same_is_counted_over_http2() {
     for sharers in ["1", "3", "100"] {
         let asked = ["create", "get", "list-chunked", "watch", "--http2", "--sharers", sharers];

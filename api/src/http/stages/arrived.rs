@@ -98,20 +98,28 @@ impl<S: Store> Api<S> {
         arrived.first = self.served();
     }
 
-    /// Has `arrived` see the newest definitions of the cluster, with that of its own resource in force unless that is refused or takes
-    /// too long; `false`: no quorum told of them.
-    pub(super) async fn refresh_definitions(&self, arrived: &Arrived) -> bool {
+    /// Brings the definitions of this node up to the newest ones of the cluster; `false`: no quorum told of them.
+    pub(super) async fn refresh_definitions(&self) -> bool {
         let Pipeline { store, served, definitions, .. } = &*self.pipeline;
-        let is_newest = definitions.refresh(store, served).await;
+        definitions.refresh(store, served).await
+    }
+
+    /// Waits until the definition of the resource at the path of `arrived` is in force, unless it is refused or takes too long. The
+    /// request needs no seat for that.
+    pub(super) async fn settle_definition(&self, arrived: &Arrived) {
+        let Pipeline { store, served, definitions, .. } = &*self.pipeline;
         if let Some(Declarable::Resource(target)) = Declarable::of(&arrived.path) {
             let name = format!("{}.{}", target.resource, target.group);
             let left = arrived.exchange.time_left(store.elapsed());
             definitions.settle_named(store, &name, left).await;
             definitions.catch_up(store, served).await;
         }
+    }
+
+    /// Has `arrived` see the definitions as this node serves them now.
+    pub(super) fn renew(&self, arrived: &Arrived) {
         // A request looks once.
         let _ = arrived.renewed.set(self.served());
-        is_newest
     }
 }
 

@@ -153,7 +153,8 @@ impl<S: Store> Api<S> {
         let authorized = self.authorize_page(authenticated.resolve_page(verb)).await?;
         let seated = self.seat_page(authorized).await?;
         if seated.arrived().may_describe_definitions() {
-            self.refresh_definitions(seated.arrived()).await;
+            self.refresh_definitions().await;
+            self.renew(seated.arrived());
         }
         self.page(&seated).await
     }

@@ -70,7 +70,7 @@ impl<S: Store> Api<S> {
     }
 
     /// Looks for the path of a request that leads nowhere in the newest definitions of the cluster, with a seat and in its time:
-    /// a quorum is asked.
+    /// a quorum is asked. A definition that is not in force yet is waited for without a seat.
     ///
     /// # Errors
     /// `BadRequest`: `timeout` is no duration; `TooManyRequests`: there is no seat; `DeadlineExceeded`, `NothingChanged`;
@@ -79,13 +79,16 @@ impl<S: Store> Api<S> {
         let (arrived, Undeclared(verb)) = (authorized.arrived(), *authorized.destination());
         let deadline = arrived.deadline_after(deadline(verb, &arrived.query)?);
         let left = deadline.left(&self.pipeline.store);
-        let _seat = self.seat_of(authorized, (Some(verb), ""), (left, 0)).await?;
-        let looking = async {
+        let seat = self.seat_of(authorized, (Some(verb), ""), (left, 0)).await?;
+        let looking = async move {
             let seen = arrived.query.text("resourceVersion").parse().map(Revision);
-            match (self.refresh_definitions(arrived).await, seen) {
-                (false, Ok(seen)) => self.pipeline.not_older_than(seen).await.map(|_| ()),
-                _ => Ok(()),
+            if let (false, Ok(seen)) = (self.refresh_definitions().await, seen) {
+                self.pipeline.not_older_than(seen).await?;
             }
+            drop(seat);
+            self.settle_definition(arrived).await;
+            self.renew(arrived);
+            Ok(())
         };
         run_until_deadline(&self.pipeline.store, deadline, verb, &Budget::default(), looking).await
     }

@@ -7,15 +7,23 @@ use futures::poll;
 use http::Method;
 use orch_rules::kinds::flow_control::{mandatory_flow_schema, mandatory_priority_level};
 
-use super::{MAPS, Server, json, map};
+use super::{Api, MAPS, MemoryStore, Server, json, map};
 use crate::flow::Options;
 use crate::metrics::Exposition;
 
 const GROUP: &str = "/apis/flowcontrol.apiserver.orch.io/v1";
-const ANN: [(&str, &str); 1] = [("impersonate-user", "ann")];
+pub(super) const ANN: [(&str, &str); 1] = [("impersonate-user", "ann")];
 
 /// A server with one seat, where every user may read and write config maps and read pages.
 async fn with_one_seat(is_fair: bool) -> Server {
+    with_one_seat_over(is_fair, |server| server.api_over(server.store.clone())).await
+}
+
+/// The same, made of the API that `api` makes.
+pub(super) async fn with_one_seat_over(
+    is_fair: bool,
+    api: impl FnOnce(&Server) -> Api<MemoryStore>,
+) -> Server {
     let server = Server::new().await;
     let rbac = "/apis/rbac.authorization.orch.io/v1";
     let rules = json!([
@@ -33,7 +41,7 @@ async fn with_one_seat(is_fair: bool) -> Server {
     });
     server.create(&format!("{rbac}/clusterrolebindings"), binding).await;
     let options = Options { is_fair, reads_max: 1, writes_max: 1 };
-    let api = server.api_over(server.store.clone()).controlled(options);
+    let api = api(&server).controlled(options);
     Server { router: api.exposing(Arc::new(Page)).router(), ..server }
 }
 

@@ -12,7 +12,7 @@ use crate::controllers;
 use crate::definitions::RECORDS;
 
 const STORAGE: &str = "widgets.example.com.";
-const CRDS: &str = "/apis/apiextensions.orch.io/v1/customresourcedefinitions";
+pub(super) const CRDS: &str = "/apis/apiextensions.orch.io/v1/customresourcedefinitions";
 const CRD: &str = "/apis/apiextensions.orch.io/v1/customresourcedefinitions/widgets.example.com";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/ns/widgets";
 
@@ -34,7 +34,7 @@ fn versions(more: bool) -> Value {
 }
 
 /// The definition of widgets.
-fn definition() -> Value {
+pub(super) fn definition() -> Value {
     json!({"apiVersion": "apiextensions.orch.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.example.com"},
         "spec": {"group": "example.com", "scope": "Namespaced", "versions": versions(false),
@@ -42,13 +42,13 @@ fn definition() -> Value {
 }
 
 /// A server that shares its pipeline with the test.
-struct Platform {
-    server: Server,
+pub(super) struct Platform {
+    pub(super) server: Server,
     pipeline: Arc<Pipeline<MemoryStore>>,
 }
 
 impl Platform {
-    async fn new(change: impl FnOnce(&mut Pipeline<MemoryStore>)) -> Platform {
+    pub(super) async fn new(change: impl FnOnce(&mut Pipeline<MemoryStore>)) -> Platform {
         let server = Server::new().await;
         let mut pipeline = pipeline(server.store.clone(), server.clock.clone(), Features::default());
         change(&mut pipeline);
@@ -60,7 +60,7 @@ impl Platform {
     }
 
     /// Creates the definition, and waits until it is in force.
-    async fn define(&self) {
+    pub(super) async fn define(&self) {
         self.server.create(CRDS, definition()).await;
         self.until(CRD, |answered| condition(answered, "Established")["status"] == "True").await;
     }

@@ -25,6 +25,9 @@ pub const GROUP_STEM: &str = "apidiscovery";
 /// Versions of the documents, best first. Their contents are the same.
 pub const VERSIONS: [&str; 2] = ["v2", "v2beta1"];
 
+/// Length from which on a document is compressed: the reference's threshold for all answers.
+pub(crate) const COMPRESS_FROM_BYTES: usize = 128 * 1024;
+
 /// End of a document, behind its items.
 const TAIL: &str = "]}\n";
 
@@ -34,13 +37,10 @@ pub struct Aggregated {
     pub parameters: String,
     /// Quoted, as in the header; the same for every encoding, as in the reference. It is a hash of those of the groups' items.
     pub etag: String,
-    /// The document up to its items.
-    head: Bytes,
-    items: Arc<[Arc<Item>]>,
     /// Compact JSON, in pieces that are mostly the groups' own bytes.
     frames: Vec<Bytes>,
-    /// The same compressed, made when somebody first asks for it.
-    compressed: OnceLock<Vec<Bytes>>,
+    /// The same compressed, for large ones.
+    compressed: Option<Vec<Bytes>>,
 }
 
 /// The type of the documents; both versions have the same fields.
@@ -61,16 +61,17 @@ impl Lists {
         let lists = if core { &self.core } else { &self.named };
         let list_of = || {
             let groups = registry.groups().filter(|group| group.name.is_empty() == core);
-            let items = groups.map(|group| registry.summary(group).aggregated.clone()).collect();
-            Aggregated::of(registry.brand, VERSIONS[version], items)
+            let items: Vec<Arc<Item>> =
+                groups.map(|group| registry.summary(group).aggregated.clone()).collect();
+            Aggregated::of(registry.brand, VERSIONS[version], &items)
         };
         lists.get(version).map(|kept| kept.get_or_init(list_of))
     }
 }
 
 impl Aggregated {
-    /// The document of these items of groups in `version`.
-    pub(crate) fn of(brand: &Brand, version: &str, items: Arc<[Arc<Item>]>) -> Aggregated {
+    /// The document of these items of groups in `version`. It is compressed here, which takes a time: no request does that.
+    pub(crate) fn of(brand: &Brand, version: &str, items: &[Arc<Item>]) -> Aggregated {
         let group = brand.group(GROUP_STEM);
         let head =
             format!(r#"{{"kind":"{LIST_KIND}","apiVersion":"{group}/{version}","metadata":{{}},"items":["#);
@@ -79,13 +80,12 @@ impl Aggregated {
         let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02X}")).collect();
         let head = Bytes::from(head);
         let frames = gathered(&head, items.iter().enumerate().map(|(at, item)| item.json(at)), TAIL);
+        let length: usize = frames.iter().map(Bytes::len).sum();
         Aggregated {
             parameters: format!(";g={group};v={version};as={LIST_KIND}"),
             etag: format!("\"{hash}\""),
-            head,
-            items,
+            compressed: (length >= COMPRESS_FROM_BYTES).then(|| gzipped(&head, items, TAIL)),
             frames,
-            compressed: OnceLock::new(),
         }
     }
 
@@ -94,9 +94,9 @@ impl Aggregated {
         &self.frames
     }
 
-    /// The same, compressed with gzip.
-    pub fn compressed(&self) -> &[Bytes] {
-        self.compressed.get_or_init(|| gzipped(&self.head, &self.items, TAIL))
+    /// The same, compressed with gzip; `None`: it is sent as it is.
+    pub fn compressed(&self) -> Option<&[Bytes]> {
+        self.compressed.as_deref()
     }
 
     /// The document as a tree, for the other forms, which no client of the field asks for by itself: it is read from its text.

@@ -20,6 +20,7 @@ use sha2::{Digest, Sha256};
 use super::{Group, GroupVersion, Making, Registry, Resource, Stage};
 use crate::request::Verb;
 
+pub(crate) use aggregated::COMPRESS_FROM_BYTES;
 pub use aggregated::{Aggregated, GROUP_STEM, LIST_KIND, LIST_MESSAGE, VERSIONS};
 pub(crate) use item::Item;
 

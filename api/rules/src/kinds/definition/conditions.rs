@@ -97,27 +97,6 @@ impl ConditionType {
     }
 }
 
-/// The names of a definition in `spec.names` and `status.acceptedNames`.
-const NAMES: [&str; 6] = ["plural", "singular", "shortNames", "kind", "listKind", "categories"];
-
-/// Whether the status of `definition` tells of its names: all of them are accepted, or some are refused. A definition that is being
-/// deleted waits for nothing.
-pub fn is_settled(definition: &Value) -> bool {
-    if definition.at("metadata").has("deletionTimestamp") {
-        return true;
-    }
-    let Some(accepted) = ConditionType::NamesAccepted.find(definition) else { return false };
-    if accepted.text("status") != "True" {
-        return true;
-    }
-    let (wanted, has) = (definition.at("spec").at("names"), definition.at("status").at("acceptedNames"));
-    let Some(established) = ConditionType::Established.find(definition) else { return false };
-    let is_decided = established.text("status") == "True"
-        || established.text("reason") == Condition::invalid_ca_bundle().reason;
-    // few: six fields.
-    is_decided && NAMES.iter().all(|field| wanted.at(field) == has.at(field))
-}
-
 impl ConditionStatus {
     /// The text in the condition.
     pub fn text(self) -> &'static str {

@@ -8,7 +8,7 @@
 //! - `spec`: rules of the specification but for schemas, with `version`, `conversion`, `subresources`, `columns`,
 //!   `selectable_fields`; `hoist` the paths in messages; `stored_versions`; `ratchet` rules that an old definition breaks
 //! - `schema`: rules of a schema
-//! - `names`, `conditions`, `approval`: pure functions for the loop
+//! - `names`, `conditions`, `approval`: pure functions for the loop; `settled`: whether it has nothing to do
 
 mod approval;
 mod columns;
@@ -23,6 +23,7 @@ pub mod names;
 mod ratchet;
 mod schema;
 mod selectable_fields;
+pub mod settled;
 mod spec;
 mod stored_versions;
 mod subresources;

@@ -20,6 +20,12 @@ use crate::validate::tree::{Tree, carry, set};
 /// Names of short names in conflict that a message repeats; the reference repeats all.
 const CONFLICTS_SHOWN_MAX: usize = 16;
 
+/// Fields with one name of a resource, and the reason of its conflict.
+const RESOURCE_NAMES: [(&str, &str); 2] = [("plural", "PluralConflict"), ("singular", "SingularConflict")];
+
+/// Fields with one name of a kind, and the reason of its conflict.
+const KIND_NAMES: [(&str, &str); 2] = [("kind", "KindConflict"), ("listKind", "ListKindConflict")];
+
 /// The names in use by the definitions of one group.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
@@ -89,7 +95,7 @@ pub fn accept(definition: &Value, pool: &Pool) -> Acceptance {
     let mut names = if had.is_object() { had.clone() } else { Value::Object(Default::default()) };
     let mut conflict = None;
     let is_own = |name: &str| resource_names(had).any(|own| own == name); // few: the short names of one definition
-    for (field, reason) in [("plural", "PluralConflict"), ("singular", "SingularConflict")] {
+    for (field, reason) in RESOURCE_NAMES {
         let name = wanted.text(field);
         if name != had.text(field) && (pool.resources.contains_key(name) || is_own(name)) {
             conflict = Some((reason, in_use(name)));
@@ -102,7 +108,7 @@ pub fn accept(definition: &Value, pool: &Pool) -> Acceptance {
         None => carry(wanted, &mut names, "shortNames"),
     }
     let is_own = |name: &str| kind_names(had).any(|own| own == name); // few: two names
-    for (field, reason) in [("kind", "KindConflict"), ("listKind", "ListKindConflict")] {
+    for (field, reason) in KIND_NAMES {
         let name = wanted.text(field);
         if name != had.text(field) && (pool.kinds.contains_key(name) || is_own(name)) {
             conflict = Some((reason, in_use(name)));
@@ -148,8 +154,12 @@ fn short_names_in_use(wanted: &Value, had: &Value, pool: &Pool) -> Option<String
     let single = [had.text("plural"), had.text("singular")];
     // few: two names.
     let taken = |name: &&str| !own.has(name) && (pool.resources.contains_key(*name) || single.contains(name));
-    let mut conflicts: Vec<String> =
-        wanted.texts("shortNames").into_iter().filter(taken).take(CONFLICTS_SHOWN_MAX).map(in_use).collect();
+    conflicts_message(wanted.texts("shortNames").into_iter().filter(taken))
+}
+
+/// The message about these short names, which are in use; `None`: there are none.
+fn conflicts_message<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let mut conflicts: Vec<String> = names.take(CONFLICTS_SHOWN_MAX).map(in_use).collect();
     // Equal errors are told once.
     let mut told = Distinct::new();
     // few: sixteen at most.
@@ -159,6 +169,20 @@ fn short_names_in_use(wanted: &Value, had: &Value, pool: &Pool) -> Option<String
         [one] => Some(one.clone()),
         several => Some(format!("[{}]", several.join(", "))),
     }
+}
+
+/// Whether `refusal`, a condition `NamesAccepted` that is `False`, tells of names that `wanted` has. Where it does not, the names were
+/// changed since it was written, or a client wrote it.
+pub(super) fn is_refusal_of(refusal: &Value, wanted: &Value) -> bool {
+    let (reason, message) = (refusal.text("reason"), refusal.text("message"));
+    if reason == "ShortNamesConflict" {
+        let is_told = |name: &&str| message.contains(in_use(name).as_str());
+        let told = wanted.texts("shortNames").into_iter().filter(is_told);
+        return conflicts_message(told).is_some_and(|told| told == message);
+    }
+    // few: four fields.
+    let field = RESOURCE_NAMES.into_iter().chain(KIND_NAMES).find(|(_, conflict)| *conflict == reason);
+    field.is_some_and(|(field, _)| message == in_use(wanted.text(field)))
 }
 
 fn in_use(name: &str) -> String {
