@@ -67,6 +67,7 @@ pub(super) fn fill(
         duration: FILLING_TIME_MAX,
         count: Some(u64::from(count)),
         pids: Vec::new(),
+        stages: false,
         ..load.clone()
     };
     let kind = Kind::Create(numbers);
