@@ -176,7 +176,7 @@ fn conflicts_message<'a>(names: impl Iterator<Item = &'a str>) -> Option<String>
 pub(super) fn is_refusal_of(refusal: &Value, wanted: &Value) -> bool {
     let (reason, message) = (refusal.text("reason"), refusal.text("message"));
     if reason == "ShortNamesConflict" {
-        let is_told = |name: &&str| message.contains(&in_use(name));
+        let is_told = |name: &&str| message.contains(in_use(name).as_str());
         let told = wanted.texts("shortNames").into_iter().filter(is_told);
         return conflicts_message(told).is_some_and(|told| told == message);
     }
