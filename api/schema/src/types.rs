@@ -45,6 +45,9 @@ pub struct ObjectType {
     /// Bytes that defaults add to an empty object of the type, texts included; counted for each object that is decoded. 0 for
     /// built-in types, whose defaults are few.
     pub filled_bytes: u32,
+    /// A type that is never decoded: of the defaults that a definition declares for `apiVersion`, `kind` and `metadata` of an object of
+    /// another kind, which are read as those of any object. `None` for all built-in types.
+    pub head_defaults: Option<TypeId>,
 }
 
 /// The Protobuf numbers of a type.
@@ -277,6 +280,7 @@ impl ObjectType {
         Some(&self.fields[numbers[found].1 as usize])
     }
 
+            head_defaults: None,
     /// The path of the message in field `number` of the message at the path `outer`, if it is inlined here.
     pub(crate) fn inlined(&self, outer: &[u32], number: u32) -> Option<&[u32]> {
         let inlined = &self.numbers.as_ref()?.inlined;
@@ -289,7 +293,7 @@ impl ObjectType {
         let flags = |of: &ObjectType| [of.head, of.atomic, of.preserve_unknown, of.keeps_closed, of.any_form];
         flags(self) == flags(other)
             && (&self.fields, &self.unions) == (&other.fields, &other.unions)
-            && self.filled_bytes == other.filled_bytes
+            && (self.filled_bytes, self.head_defaults) == (other.filled_bytes, other.head_defaults)
     }
 
     /// Positions of the fields that are written even when absent.

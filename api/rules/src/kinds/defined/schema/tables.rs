@@ -188,12 +188,68 @@ impl<'b> Tables<'b> {
         ty.preserve_unknown = keeps_unknown;
         ty.keeps_closed = matches!(source.additional(), Additional::Any | Additional::Forbidden);
         ty.atomic = source.extension("map-type") == "atomic";
+        if source.is_embedded() {
+            let (of_head, bytes) = self.default_fields(source, &|name| HEAD.contains(&name))?;
+            let filled = (ty.filled_bytes as usize).saturating_add(bytes);
+            ty.filled_bytes = u32::try_from(filled).unwrap_or(u32::MAX);
+            ty.head_defaults = self.default_type(of_head);
+        }
         Ok(ValueType::Object(self.add(ty)))
     }
 
     /// The type of an item of a list or a value of a map.
     fn member(&mut self, source: Source<'_>, keeps_unknown: bool) -> Result<ValueType, CompileError> {
         let value = self.value_type(source, keeps_unknown)?;
+    /// The fields of `source` called as `takes` says that have defaults, themselves or below, with nothing but these, and the bytes that all
+    /// of them take. Items of lists and values of maps are left out: an object may have any number of them.
+    fn default_fields(
+        &mut self,
+        source: Source<'_>,
+        takes: &dyn Fn(&str) -> bool,
+    ) -> Result<(Vec<Field>, usize), CompileError> {
+        let (mut fields, mut bytes) = (Vec::new(), 0_usize);
+        if self.depth == DEPTH_MAX {
+            return Err(CompileError::TooDeep { max: DEPTH_MAX });
+        }
+        for (name, node) in source.properties() {
+            if !takes(name) {
+                continue;
+            }
+            self.nodes += 1;
+            if self.nodes > NODES_MAX {
+                return Err(CompileError::TooLarge { max: NODES_MAX });
+            }
+            self.depth += 1;
+            let below = self.default_fields(node, &|_| true);
+            self.depth -= 1;
+            let (below, bytes_below) = below?;
+            let default = default_of(node);
+            if default.is_none() && below.is_empty() {
+                continue;
+            }
+            let own =
+                default.as_ref().map_or(0, |default| entry_weight(name).saturating_add(weight(default)));
+            bytes = bytes.saturating_add(bytes_below).saturating_add(own);
+            let value = self.default_type(below).map_or(ValueType::Untyped, ValueType::Object);
+            let mut field = Field::new(SmolStr::new(name), 0, value);
+            field.presence = true;
+            field.nullable = node.is_nullable();
+            field.default = default.map(Box::new);
+            fields.push(field);
+        }
+        Ok((fields, bytes))
+    }
+
+    /// A type of `fields` that is not decoded; `None` without any.
+    fn default_type(&mut self, fields: Vec<Field>) -> Option<TypeId> {
+        if fields.is_empty() {
+            return None;
+        }
+        let mut ty = ObjectType::new("", fields);
+        ty.any_form = true;
+        Some(self.add(ty))
+    }
+
         let (nullable, default) = (source.is_nullable(), default_of(source));
         if !nullable && default.is_none() {
             return Ok(value);

@@ -10,6 +10,7 @@ use super::*;
 use crate::validate::FieldErrors;
 
 mod applied;
+mod others;
 mod ratcheting;
 
 static BASE: LazyLock<Arc<Schema>> = LazyLock::new(|| Arc::new(Schema::builtin(&ORCH)));
@@ -257,7 +258,6 @@ fn enumerations_and_texts_have_the_words_of_the_reference() {
             r#"Unsupported value: "c": supported values: "a", "b""#,
         ),
         (
-        (
             json!({"type": "number", "enum": [1, 2.5]}),
             json!(2),
             "Unsupported value: 2: supported values: \"1\", \"2.5\"",
@@ -267,6 +267,7 @@ fn enumerations_and_texts_have_the_words_of_the_reference() {
             json!(98),
             r#"Unsupported value: 98: supported values: "a", "bc""#,
         ),
+        (
             json!({"type": "string", "nullable": true, "enum": ["a"]}),
             json!(null),
             r#"Unsupported value: null: supported values: "a""#,
@@ -286,7 +287,6 @@ fn enumerations_and_texts_have_the_words_of_the_reference() {
 }
 
 #[test]
-#[test]
 fn an_enumeration_compares_in_the_type_of_the_listed_value() {
     for (schema, value) in [
         (json!({"type": "number", "enum": [1, 2]}), json!(1.5)),
@@ -298,6 +298,7 @@ fn an_enumeration_compares_in_the_type_of_the_listed_value() {
     }
 }
 
+#[test]
 fn counts_and_bounds_have_the_words_of_the_reference() {
     check_causes([
         (
