@@ -122,9 +122,21 @@ fn push_escaped(character: char, out: &mut String) {
         control if control < ' ' || control == '\u{7f}' => {
             out.push_str(&format!("\\x{:02x}", u32::from(control)));
         }
-        control if control.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(control))),
-        other => out.push(other),
+        other if is_printable(other) => out.push(other),
+        other if u32::from(other) <= 0xffff => out.push_str(&format!("\\u{:04x}", u32::from(other))),
+        other => out.push_str(&format!("\\U{:08x}", u32::from(other))),
     }
+}
+
+/// Whether a character shows on its own or with the one before it: it is a letter, a mark, a number, a sign or the blank, and no
+/// separator, no control or format character, and no code point of private use or without a character.
+pub fn is_printable(character: char) -> bool {
+    if character.is_ascii() {
+        return matches!(character, ' '..='~');
+    }
+    // Marks are escaped at the beginning of a text alone.
+    let behind_letter = String::from_iter(['a', character]);
+    behind_letter.escape_debug().count() == 2
 }
 
 #[cfg(test)]
@@ -148,6 +160,10 @@ mod tests {
         {
             assert_eq!(quoted(text), expected);
         }
+        let unprinted = "\u{61c}\u{a0}\u{e0001}";
+        assert_eq!(quoted(unprinted), r#""\u061c\u00a0\U000e0001""#);
+        let printed = ['é', '\u{301}', '汉', '\u{1f600}', '€'];
+        assert!(printed.into_iter().all(is_printable));
     }
 
     #[test]

@@ -63,6 +63,9 @@ fn is_unsaid(field: &Field, value: &Value) -> bool {
 
 /// Visits every object of a declared type, outer ones first: objects that a visit adds are visited, too.
 fn walk(schema: &Schema, ty: &ObjectType, value: &mut Value, visit: &mut impl FnMut(&ObjectType, &mut Map)) {
+    if let Some(head) = ty.head_defaults {
+        walk(schema, schema.get(head), value, visit);
+    }
     let Value::Object(map) = value else { return };
     visit(ty, map);
     for (name, value) in map.iter_mut().take_while(|_| count_step()) {

@@ -53,8 +53,8 @@ pub use resource::{
     Column, DefaultPropagation, NameRule, ResourceType, Rules, ScalePaths, Selectable, Subresource,
 };
 pub use types::{
-    Extra, Field, ListTopology, Member, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union, ValueType,
-    Wire,
+    Applied, Extra, Field, ListTopology, Member, ObjectType, PatchStrategy, Scalar, Schema, TypeId, Union,
+    ValueType, Wire,
 };
 
 pub use yaml::read_yaml;

@@ -10,7 +10,7 @@ mod values;
 use std::collections::BTreeSet;
 
 pub use self::schema::Schema;
-pub use self::values::{ListTopology, Member, PatchStrategy, Scalar, ValueType, Wire};
+pub use self::values::{Applied, ListTopology, Member, PatchStrategy, Scalar, ValueType, Wire};
 use super::index::FieldIndex;
 use crate::value::{Map, SmolStr, Value};
 
@@ -47,6 +47,9 @@ pub struct ObjectType {
     /// Bytes that defaults add to an empty object of the type, texts included; counted for each object that is decoded. 0 for
     /// built-in types, whose defaults are few.
     pub filled_bytes: u32,
+    /// A type that is never decoded: of the defaults that a definition declares for `apiVersion`, `kind` and `metadata` of an object of
+    /// another kind, which are read as those of any object. `None` for all built-in types.
+    pub head_defaults: Option<TypeId>,
 }
 
 /// The Protobuf numbers of a type.
@@ -131,6 +134,7 @@ impl ObjectType {
             keeps_closed: false,
             any_form: false,
             filled_bytes: 0,
+            head_defaults: None,
         }
     }
 
@@ -168,7 +172,7 @@ impl ObjectType {
         let flags = |of: &ObjectType| [of.head, of.atomic, of.preserve_unknown, of.keeps_closed, of.any_form];
         flags(self) == flags(other)
             && (&self.fields, &self.unions) == (&other.fields, &other.unions)
-            && self.filled_bytes == other.filled_bytes
+            && (self.filled_bytes, self.head_defaults) == (other.filled_bytes, other.head_defaults)
     }
 
     /// Positions of the fields that are written even when absent.

@@ -10,7 +10,7 @@ use orch_rules::validate::errors::ERRORS_SHOWN_MAX;
 use orch_rules::validate::tree::shown;
 use orch_schema::budget::count_step;
 use orch_schema::excerpt::beginning;
-use orch_schema::types::{Scalar, Schema, TypeId, ValueType};
+use orch_schema::types::{Applied, Scalar, Schema, TypeId, ValueType};
 use orch_schema::value::Value;
 
 use super::element::PathElement;
@@ -63,7 +63,12 @@ impl<'s, 'v> Checker<'s, 'v> {
         if value.is_null() {
             return;
         }
+        let slot = slot.of_value(Some(value));
         match slot.value_type() {
+            // A format of texts takes the place of the type.
+            ValueType::Scalar(_) if slot.applied() == Applied::Scalars => {
+                self.scalar(&Scalar::IntOrString, value);
+            }
             ValueType::Scalar(scalar) => self.scalar(scalar, value),
             ValueType::Object(id) => self.object(*id, value),
             ValueType::List { item, .. } => self.list(slot, Slot::of(item), value),
@@ -76,6 +81,9 @@ impl<'s, 'v> Checker<'s, 'v> {
                 other => self.refuse(&format!("expected map, got {}", shown(other))),
             },
             ValueType::Member(member) => self.value(Slot::of(&member.value), value),
+            ValueType::Untyped if slot.applied() == Applied::Objects && !value.is_object() => {
+                self.refuse(&format!("expected map, got {}", shown(value)));
+            }
             ValueType::Untyped => {}
         }
     }

@@ -117,8 +117,10 @@ impl<'s> Walker<'s> {
             return Ok(node);
         }
         let shape = slot.shape(self.schema, new.or(old));
-        if slot.is_untyped() && is_object(old) != is_object(new) && old.is_some() && new.is_some() {
-            self.untyped_changed_form(old, new, &mut node)?;
+        let has_changed_form = is_object(old) != is_object(new) && old.is_some() && new.is_some();
+        let is_any_null = old.is_some_and(Value::is_null) || new.is_some_and(Value::is_null);
+        if has_changed_form && (slot.is_untyped() || slot.takes_any_form() && !is_any_null) {
+            self.changed_form(slot, old, new, &mut node)?;
         } else {
             self.shaped(shape, old, new, level, &mut node)?;
         }
@@ -130,10 +132,11 @@ impl<'s> Walker<'s> {
         Ok(node)
     }
 
-    /// Compares untyped content that became an object or stopped being one: its entries are added or removed, and the
+    /// Compares content of any form that became an object or stopped being one: its entries are added or removed, and the
     /// value itself changes unless one side is null.
-    fn untyped_changed_form(
+    fn changed_form(
         &self,
+        slot: Slot<'s>,
         old: Option<&Value>,
         new: Option<&Value>,
         node: &mut Node,
@@ -141,7 +144,13 @@ impl<'s> Walker<'s> {
         let (before, after) = (object(old), object(new));
         let null = old.or(new).is_some_and(Value::is_null) || new.is_some_and(Value::is_null);
         node.self_changed = !null || before.is_empty() && after.is_empty();
-        self.entries(Slot::UNTYPED, before, after, node)
+        let the_object = if is_object(old) { old } else { new };
+        match slot.shape(self.schema, the_object) {
+            Shape::Struct(ty) => self.fields(ty, Some(before), Some(after), Level::Inner, node),
+            Shape::Map(value) => self.entries(Slot::of(value), before, after, node),
+            // `same` of values of two forms is false.
+            Shape::Scalar | Shape::Atomic | Shape::Set | Shape::Keyed { .. } => Ok(()),
+        }
     }
 
     fn shaped(

@@ -4,7 +4,7 @@
 
 use orch_rules::validate::tree::ParallelLookup;
 use orch_schema::budget::count_step;
-use orch_schema::types::{Field, ListTopology, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
+use orch_schema::types::{Applied, Field, ListTopology, ObjectType, Scalar, Schema, TypeId, ValueType, Wire};
 use orch_schema::value::{Map, Value};
 
 use super::element::{KeyValue, PathElement};
@@ -82,15 +82,17 @@ pub(super) struct Slot<'s> {
     ty: &'s ValueType,
     /// The field's override of its type's atomicity.
     atomic: Option<bool>,
+    /// Forms of values that are taken beside that of the type.
+    applied: Applied,
 }
 
 impl<'s> Slot<'s> {
     /// Content without a declared type.
-    pub(super) const UNTYPED: Slot<'static> = Slot { ty: &UNTYPED, atomic: None };
+    pub(super) const UNTYPED: Slot<'static> = Slot { ty: &UNTYPED, atomic: None, applied: Applied::OfType };
 
     /// An item or a map value.
     pub(super) fn of(ty: &'s ValueType) -> Self {
-        Slot { ty: ty.plain(), atomic: None }
+        Slot { ty: ty.plain(), atomic: None, applied: ty.applied() }
     }
 
     /// A declared field. A field that takes several JSON types counts as untyped. One that holds the document of another
@@ -100,24 +102,49 @@ impl<'s> Slot<'s> {
             Wire::OrBool(_) | Wire::OrList(_) | Wire::OrStrings(_) => Slot::UNTYPED,
             Wire::Plain | Wire::Wrapped => {
                 let is_document = field.untyped_name() == Some(DOCUMENT);
-                Slot { ty: field.value.plain(), atomic: field.atomic.or(is_document.then_some(true)) }
+                let atomic = field.atomic.or(is_document.then_some(true));
+                Slot { ty: field.value.plain(), atomic, applied: field.value.applied() }
             }
         }
     }
 
     /// The member `name` of an object of the type `ty`: a declared field, or untyped where unknown fields are
-    /// preserved.
+    /// preserved or a schema names no member at all.
     pub(super) fn in_object(ty: &'s ObjectType, name: &str) -> Option<Self> {
         match ty.field(name) {
             Some(field) => Some(Slot::of_field(field)),
             None if is_head(ty, name) => Some(Slot::of(&HEAD)),
-            None => ty.keeps_undeclared().then_some(Slot::UNTYPED),
+            None => {
+                let has_no_members = ty.any_form && ty.fields.is_empty();
+                (ty.keeps_undeclared() || has_no_members).then_some(Slot::UNTYPED)
+            }
         }
     }
 
     /// Whether any value is allowed, and shaped by itself.
     pub(super) fn is_untyped(self) -> bool {
         matches!(self.ty, ValueType::Untyped) && self.atomic != Some(true)
+    }
+
+    /// Whether values of any form are allowed, and one of another form than the type's is shaped by itself.
+    pub(super) fn takes_any_form(self) -> bool {
+        self.applied == Applied::Any
+    }
+
+    /// Forms of values that are taken beside that of the type.
+    pub(super) fn applied(self) -> Applied {
+        self.applied
+    }
+
+    /// The slot in which `value` is shaped: untyped where it is of another form than the type, and any is taken.
+    pub(super) fn of_value(self, value: Option<&Value>) -> Self {
+        let is_of_type = match (self.ty, value) {
+            (_, None | Some(Value::Null)) | (ValueType::Untyped | ValueType::Member(_), _) => true,
+            (ValueType::Object(_) | ValueType::Map { .. }, Some(value)) => value.is_object(),
+            (ValueType::List { .. }, Some(value)) => value.is_array(),
+            (ValueType::Scalar(_), Some(value)) => !value.is_object() && !value.is_array(),
+        };
+        if self.takes_any_form() && !is_of_type { Slot::UNTYPED } else { self }
     }
 
     /// The declared type.
@@ -128,9 +155,10 @@ impl<'s> Slot<'s> {
     /// The shape of a value in this slot. Untyped content is shaped by its value: objects merge key by key, lists are
     /// atomic.
     pub(super) fn shape(self, schema: &'s Schema, value: Option<&Value>) -> Shape<'s> {
-        match self.ty {
+        let slot = self.of_value(value);
+        match slot.ty {
             ValueType::Scalar(_) => Shape::Scalar,
-            ValueType::Object(id) => match self.atomic {
+            ValueType::Object(id) => match slot.atomic {
                 Some(true) => Shape::Atomic,
                 Some(false) => Shape::Struct(schema.get(*id)),
                 None => Shape::of_type(schema, *id),
@@ -142,7 +170,7 @@ impl<'s> Slot<'s> {
             ValueType::List { item, topology: ListTopology::Map(keys) } => Shape::Keyed { item, keys },
             ValueType::Map { value, atomic: false } => Shape::Map(value),
             ValueType::Untyped => match value {
-                Some(Value::Object(_)) | None if self.atomic == Some(true) => Shape::Atomic,
+                Some(Value::Object(_)) | None if slot.atomic == Some(true) => Shape::Atomic,
                 Some(Value::Object(_)) | None => Shape::Map(&UNTYPED),
                 Some(Value::Array(_)) => Shape::Atomic,
                 Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => Shape::Scalar,

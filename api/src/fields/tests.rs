@@ -9,6 +9,7 @@ use orch_schema::{Schema, TypeId};
 use super::*;
 
 mod apply;
+mod declared;
 mod giving_up;
 mod properties;
 mod tables;

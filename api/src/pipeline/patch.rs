@@ -94,8 +94,7 @@ impl<S: Store> Pipeline<S> {
         let now = self.ambient.now().seconds_text();
         let applied = self.applied(request, options, None, config, &now)?;
         let shown = |applied: &Value| go_string(request, applied);
-        let Patched { mut value, warnings } =
-            self.applied_object(request, applied, options.field_validation, shown)?;
+        let Patched { mut value, warnings } = self.applied_object(request, applied, shown)?;
         request.exchange.warn(warnings);
         request.exchange.warn(report_duplicate_keys(strict, options.field_validation)?);
         let uid = value.at("metadata").text("uid");
@@ -174,7 +173,7 @@ impl<S: Store> Pipeline<S> {
             let applied = self.applied(request, options, Some(document), &config, &now)?;
             drop(config);
             let told = report_duplicate_keys(&strict, validation)?;
-            let mut incoming = self.applied_object(request, applied, validation, shown)?;
+            let mut incoming = self.applied_object(request, applied, shown)?;
             incoming.warnings.extend(told);
             return Ok(incoming);
         }

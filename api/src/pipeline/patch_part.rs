@@ -71,25 +71,30 @@ impl<S: Store> Pipeline<S> {
     }
 
     /// Decodes the result of an apply as an object of the kind, all but `managedFields`: those were just written by
-    /// this server.
+    /// this server. Fields that no schema declares, of an object whose schema names no members, are dropped without a word.
     pub(super) fn applied_object(
         &self,
         request: Request<'_>,
         mut applied: Value,
-        validation: FieldValidation,
         shown: impl Fn(&Value) -> String,
     ) -> Result<Patched, ApiError> {
         let metadata = existing_mut(&mut applied, "metadata").and_then(Value::as_object_mut);
         let Some(managers) = metadata.and_then(|metadata| metadata.shift_remove("managedFields")) else {
-            return self.decoded_again(request, applied, validation, &[], shown, decode_applied);
+            return self.decoded_again(request, applied, FieldValidation::Ignore, &[], shown, decode_applied);
         };
         let with_managers = |document: &Value| {
             let mut document = document.clone();
             set(child_mut(&mut document, "metadata"), "managedFields", managers.clone());
             shown(&document)
         };
-        let mut incoming =
-            self.decoded_again(request, applied, validation, &[], with_managers, decode_applied)?;
+        let mut incoming = self.decoded_again(
+            request,
+            applied,
+            FieldValidation::Ignore,
+            &[],
+            with_managers,
+            decode_applied,
+        )?;
         set(child_mut(&mut incoming.value, "metadata"), "managedFields", managers);
         check_held(&request.resource.schema, request.resource.type_id, &incoming.value, Limits::patched())
             .map_err(|error| ApiError::OverBudget(error.to_string()))?;

@@ -1,5 +1,7 @@
 //! Texts. All positions count characters.
 
+use orch_schema::excerpt::is_printable;
+
 use crate::error::{Failure, fault, no_overload};
 use crate::evaluate::{Outcome, Run};
 use crate::length;
@@ -330,16 +332,10 @@ pub(super) fn push_quoted(text: &str, out: &mut String) {
         match letter {
             '\u{7}'..='\u{d}' | '"' | '\\' => push_escaped(letter, out),
             '\0'..='\u{1f}' | '\u{7f}' => out.push_str(&format!("\\x{number:02x}")),
-            other if other.is_ascii() || is_printed(other) => out.push(other),
+            other if is_printable(other) => out.push(other),
             _ if number <= 0xffff => out.push_str(&format!("\\u{number:04x}")),
             _ => out.push_str(&format!("\\U{number:08x}")),
         }
     }
     out.push('"');
-}
-
-/// Whether a letter is printed as it is. Behind another one, signs that belong to the letter before them are.
-fn is_printed(letter: char) -> bool {
-    let behind = String::from_iter(['a', letter]);
-    behind.escape_debug().count() == 2
 }

@@ -114,7 +114,7 @@ impl Evaluation {
                 }
             }
             Step::Filter(filter) => {
-                let Some(items) = list(value)? else { return Ok(()) };
+                let items = list(value)?.ok_or(EvaluationError::NotAList)?;
                 for item in items {
                     self.visit()?;
                     if self.holds(filter, item)? {
@@ -127,10 +127,13 @@ impl Evaluation {
         Ok(())
     }
 
-    /// Appends `value` and everything below it. The depth is that of a decoded document.
+    /// Appends `value` and everything below it that is an object, a list or a text and not empty. The depth is that of a decoded document.
     fn below<'v>(&mut self, value: &'v Value, results: &mut Vec<Found<'v>>) -> Result<(), EvaluationError> {
         self.visit()?;
-        results.push(Cow::Borrowed(value));
+        let is_text = value.as_str().is_some_and(|text| !text.is_empty());
+        if is_text || children(value).next().is_some() {
+            results.push(Cow::Borrowed(value));
+        }
         for child in children(value) {
             self.below(child, results)?;
         }
@@ -139,14 +142,36 @@ impl Evaluation {
 
     /// Whether an item passes a filter.
     fn holds(&mut self, filter: &Filter, item: &Value) -> Result<bool, EvaluationError> {
+        let Some((operator, right)) = &filter.comparison else { return self.finds(&filter.left, item) };
         let left = self.all(&filter.left, vec![Cow::Borrowed(item)])?;
-        let Some((operator, right)) = &filter.comparison else { return Ok(!left.is_empty()) };
+        let [left] = &*left else {
+            return if left.is_empty() { Ok(false) } else { Err(EvaluationError::NotComparable) };
+        };
         let right = self.all(right, vec![Cow::Borrowed(item)])?;
-        match (&*left, &*right) {
-            ([], _) | (_, []) => Ok(false),
-            ([left], [right]) => compare(left, operator, right),
+        match &*right {
+            [] => Ok(false),
+            [right] => compare(left, operator, right),
             _ => Err(EvaluationError::NotComparable),
         }
+    }
+
+    /// Whether `steps` find anything in `item`. A step that fails finds what it was given, as in the reference.
+    fn finds(&mut self, steps: &[Step], item: &Value) -> Result<bool, EvaluationError> {
+        let mut found: Vec<Found<'_>> = vec![Cow::Borrowed(item)];
+        for step in steps {
+            let was_given_any = !found.is_empty();
+            found = match self.step(step, found) {
+                Ok(found) => found,
+                Err(EvaluationError::TooMuchWork) => return Err(EvaluationError::TooMuchWork),
+                Err(
+                    EvaluationError::NotAList
+                    | EvaluationError::OutOfBounds
+                    | EvaluationError::NotComparable
+                    | EvaluationError::Word,
+                ) => return Ok(was_given_any),
+            };
+        }
+        Ok(!found.is_empty())
     }
 }
 

@@ -1,6 +1,6 @@
 //! JSONPath as the reference's clients write it: the paths of printer columns.
 //!
-//! Owns the grammar (`parse`), the evaluation over a document (`evaluate`) and the text of a result (`print`). All are pure
+//! Owns the grammar (`parse`, and `unquote` for texts in it), the evaluation over a document (`evaluate`) and the text of a result (`print`). All are pure
 //! functions; they read no clock. The dialect is that of the reference's client library: members that are missing are no
 //! error, a filter compares values of one type, a comparison of two types is an error.
 //!
@@ -15,6 +15,7 @@ mod parse;
 mod print;
 #[cfg(test)]
 mod tests;
+mod unquote;
 
 use orch_schema::value::Value;
 

@@ -6,7 +6,7 @@
 use orch_schema::json;
 use orch_schema::value::Value;
 
-use super::{Filter, Operator, Slice, SliceEnd, Step};
+use super::{Filter, Operator, Slice, SliceEnd, Step, unquote};
 
 /// Bytes of a path: the longest known one has two hundred.
 const TEXT_BYTES_MAX: usize = 4096;
@@ -35,6 +35,9 @@ pub enum ParseError {
     /// Digits that are no number.
     #[error("cannot parse number {0}")]
     Number(String),
+    /// A text in quotes with an escape that is none.
+    #[error("unquote string {0} error invalid syntax")]
+    Text(String),
 }
 
 /// The steps of the path `text`.
@@ -73,13 +76,13 @@ impl<'t> Parser<'t> {
             self.rest = rest;
             self.steps.push(Step::Recursive);
             // A name behind the dots is a member.
-            let begins_name = rest.chars().next().is_some_and(is_word);
+            let begins_name = rest.chars().next().is_some_and(|next| is_word(next) || next.is_numeric());
             return if begins_name { self.field() } else { Ok(()) };
         }
         let Some(first) = self.rest.chars().next() else { return Ok(()) };
         let behind = &self.rest[first.len_utf8()..];
         match first {
-            ' ' | '\t' | '@' | '$' => self.rest = behind,
+            ' ' | '@' | '$' => self.rest = behind,
             '.' => {
                 self.rest = behind;
                 self.field()?;
@@ -93,13 +96,13 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// A member's name, or `*`. A backslash takes the next character into the name.
+    /// A member's name, or `*`. A backslash takes the next character into the name, but for another backslash.
     fn field(&mut self) -> Result<(), ParseError> {
         let (mut name, mut chars) = (String::new(), self.rest.char_indices());
         let mut end = self.rest.len();
         while let Some((at, next)) = chars.next() {
             match next {
-                '\\' => name.extend(chars.next().map(|(_, escaped)| escaped)),
+                '\\' => name.extend(chars.next().map(|(_, escaped)| escaped).filter(|&next| next != '\\')),
                 _ if is_terminator(next) => {
                     end = at;
                     break;
@@ -137,18 +140,21 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// A text in quotes, of which `rest` is what follows the first.
+    /// A text in quotes, of which `rest` is what follows the first. A quote behind a backslash does not end it, whatever is before that.
     fn quoted(&mut self, quote: char, rest: &'t str) -> Result<(), ParseError> {
-        let (mut text, mut chars) = (String::new(), rest.char_indices());
-        while let Some((at, next)) = chars.next() {
+        let mut before = quote;
+        for (at, next) in rest.char_indices() {
             match next {
-                '\\' => text.extend(chars.next().map(|(_, escaped)| escaped)),
-                _ if next == quote => {
+                '\n' => break,
+                _ if next == quote && before != '\\' => {
+                    let text = &rest[..at];
+                    let unquoted = unquote::unquoted(text, quote);
+                    let unquoted = unquoted.ok_or_else(|| ParseError::Text(text.to_owned()))?;
                     self.rest = &rest[at + next.len_utf8()..];
-                    self.steps.push(Step::Constant(json!(text)));
+                    self.steps.push(Step::Constant(json!(unquoted)));
                     return Ok(());
                 }
-                _ => text.push(next),
+                _ => before = next,
             }
         }
         Err(ParseError::Unterminated("quoted string"))

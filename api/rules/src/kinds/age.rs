@@ -21,10 +21,13 @@ pub fn since(then: &str, now: &str) -> String {
     }
 }
 
+/// The longest duration that the reference holds: 2^63 - 1 nanoseconds, 292 years. A longer one is shown as this one.
+const SECONDS_MAX: i64 = i64::MAX / 1_000_000_000;
+
 /// Seconds from one RFC 3339 time to another, rounded towards zero.
 fn seconds_between(then: &str, now: &str) -> Option<i64> {
     let parse = |text| OffsetDateTime::parse(text, &Rfc3339).ok();
-    Some((parse(now)? - parse(then)?).whole_seconds())
+    Some((parse(now)? - parse(then)?).whole_seconds().min(SECONDS_MAX))
 }
 
 /// A duration in two or three significant figures.

@@ -2,7 +2,7 @@
 //!
 //! Owns the messages for option values out of range, in the order of the reference. The pipeline parses query and body.
 
-use orch_schema::excerpt::quoted;
+use orch_schema::excerpt::{is_printable, quoted};
 use orch_schema::value::Value;
 
 use crate::validate::errors::{ERRORS_SHOWN_MAX, FieldErrors};
@@ -116,15 +116,6 @@ fn validate_field_validation(value: &str) -> Option<FieldError> {
         return None;
     }
     Some(FieldError::not_supported(Path::new("fieldValidation"), value, &supported))
-}
-
-// As close to "printable" as the standard library comes: no control characters, no separators but the space.
-fn is_printable(character: char) -> bool {
-    character == ' ' || !(character.is_control() || character.is_whitespace() || is_format(character))
-}
-
-fn is_format(character: char) -> bool {
-    matches!(u32::from(character), 0xAD | 0x200B..=0x200F | 0x202A..=0x202E | 0x2060..=0x206F | 0xFEFF | 0xE000..=0xF8FF)
 }
 
 #[cfg(test)]

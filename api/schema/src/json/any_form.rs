@@ -54,7 +54,14 @@ impl<'s> Decoder<'s, '_> {
             (next, ValueType::Object(id)) => {
                 let ty = self.schema.get(*id);
                 match next {
-                    Some(b'{') => self.object(ty, Map::new(), Level::Nested),
+                    Some(b'{') => {
+                        // The metadata of the root are one step below it.
+                        let is_other_metadata = !ty.any_form && self.path.len() > 1;
+                        let around = std::mem::replace(&mut self.is_in_other_metadata, is_other_metadata);
+                        let object = self.object(ty, Map::new(), Level::Nested);
+                        self.is_in_other_metadata = around;
+                        object
+                    }
                     _ if ty.any_form && ty.preserve_unknown => Ok(sorted(self.untyped()?)),
                     _ if ty.any_form => self.closed(),
                     _ => Err(self.mismatch("an object")),
@@ -152,7 +159,7 @@ fn sort(value: &mut Value) {
 }
 
 /// Brings strict errors into the order in which the reference finds them: duplicate members while it reads the text, unknown
-/// fields of the metadata, and then those that the schema does not declare, by their paths.
+/// fields of the metadata, then those that the schema does not declare, by their paths, and those of metadata within.
 pub(super) fn order_strict_errors(errors: &mut [StrictError]) {
     errors.sort_by(|one, other| place(one).cmp(&place(other)));
 }
@@ -163,5 +170,6 @@ fn place(error: &StrictError) -> (u8, &str) {
         StrictError::Duplicate(_) | StrictError::Other(_) => (0, ""),
         StrictError::Unknown(path) if path.starts_with("metadata.") => (1, ""),
         StrictError::Unknown(path) => (2, path),
+        StrictError::UnknownInMetadata(path) => (3, path),
     }
 }

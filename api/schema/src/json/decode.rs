@@ -161,6 +161,8 @@ pub(super) struct Decoder<'s, 'a> {
     pub(super) path: SmallVec<[Step<'s, 'a>; 16]>,
     pub(super) head: Head,
     pub(super) strict: Vec<StrictError>,
+    /// The current value is within the metadata of an object of another kind.
+    pub(super) is_in_other_metadata: bool,
     /// Duplicate members of maps and of content without a type, the first [`DUPLICATES_MAX`].
     duplicates: Vec<DuplicateMember>,
 }
@@ -184,6 +186,7 @@ impl<'s, 'a> Decoder<'s, 'a> {
             path: SmallVec::new(),
             head: Head::default(),
             strict: Vec::new(),
+            is_in_other_metadata: false,
             duplicates: Vec::new(),
         }
     }

@@ -134,6 +134,8 @@ impl fmt::Display for OrObject<'_> {
 pub enum StrictError {
     /// No field of this path exists.
     Unknown(String),
+    /// The same, within the metadata of an object of another kind: keys of maps stand in brackets in this path.
+    UnknownInMetadata(String),
     /// The field of this path is given twice; the last one counts.
     Duplicate(String),
     /// Any other error, in its own words: of the YAML reader, or of a JSON patch.
@@ -143,7 +145,9 @@ pub enum StrictError {
 impl fmt::Display for StrictError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StrictError::Unknown(path) => write!(f, "unknown field {path:?}"),
+            StrictError::Unknown(path) | StrictError::UnknownInMetadata(path) => {
+                write!(f, "unknown field {path:?}")
+            }
             StrictError::Duplicate(path) => write!(f, "duplicate field {path:?}"),
             StrictError::Other(text) => f.write_str(text),
         }

@@ -1,7 +1,6 @@
 //! Leaves in the JSON decoder: scalars in canonical form, untyped content, skipped values, and the paths of errors.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use super::decode::{Decoder, Step};
 use super::error::{DecodeError, StrictError};
@@ -19,6 +18,20 @@ const STRICT_ERRORS_MAX: usize = 100;
 /// Bytes of a path in a message, and of each of its steps. Real paths are far shorter; keys may be as long as the body,
 /// and every error below a key repeats it.
 const PATH_BYTES_MAX: usize = 1024;
+
+/// How a path shows keys of maps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    /// `labels.app`
+    Plain,
+    /// `labels[app]`
+    Bracketed,
+}
+
+/// `name` as the next step of `path`.
+fn with_dot(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!(".{name}") }
+}
 
 impl<'a> Decoder<'_, 'a> {
     /// Reads a leaf that is not null. The result is null for a time that means unset.
@@ -79,7 +92,7 @@ impl<'a> Decoder<'_, 'a> {
     fn integer<T: std::str::FromStr>(&mut self, expected: &'static str) -> Result<T, DecodeError> {
         let text = self.number(expected)?;
         text.parse().map_err(|_| DecodeError::Type {
-            path: self.place(None),
+            path: self.place(None, Keys::Plain),
             expected,
             found: format!("the number {}", part(text)),
         })
@@ -203,7 +216,10 @@ impl<'a> Decoder<'_, 'a> {
         if self.strict.len() >= STRICT_ERRORS_MAX {
             return;
         }
-        let error = kind(self.place(Some(name)));
+        let mut error = kind(self.place(Some(name), Keys::Plain));
+        if let StrictError::UnknownInMetadata(path) = &mut error {
+            *path = self.place(Some(name), Keys::Bracketed);
+        }
         // few: at most a hundred are kept.
         if !self.strict.contains(&error) {
             self.strict.push(error);
@@ -211,7 +227,7 @@ impl<'a> Decoder<'_, 'a> {
     }
 
     fn form(&self, problem: String) -> DecodeError {
-        DecodeError::Form { path: self.place(None), problem }
+        DecodeError::Form { path: self.place(None, Keys::Plain), problem }
     }
 
     /// The error of a value that has another type than `expected`, or is missing.
@@ -225,32 +241,26 @@ impl<'a> Decoder<'_, 'a> {
             Some(b'-' | b'0'..=b'9') => "a number",
             _ => return self.reader.unexpected("looking for the start of a value"),
         };
-        DecodeError::Type { path: self.place(None), expected, found: found.to_owned() }
+        DecodeError::Type { path: self.place(None, Keys::Plain), expected, found: found.to_owned() }
     }
 
     /// The path of the current value, or of its member `name`: `spec.containers[0].image`.
-    fn place(&self, name: Option<&str>) -> String {
+    fn place(&self, name: Option<&str>, keys: Keys) -> String {
         let mut path = String::new();
-        let steps = self.path.iter().map(|step| match step {
-            Step::Field(name) => Ok(*name),
-            Step::Key(key) => Ok(&**key),
-            Step::Index(index) => Err(index),
-        });
-        for step in steps.chain(name.map(Ok)) {
+        let last = name.map(Step::Field);
+        for step in self.path.iter().chain(&last) {
             if path.len() > PATH_BYTES_MAX {
                 path.truncate(path.floor_char_boundary(PATH_BYTES_MAX));
                 path.push_str("...");
                 break;
             }
-            let step = step.map(|name| &name[..name.floor_char_boundary(PATH_BYTES_MAX)]);
-            match step {
-                Ok(name) if path.is_empty() => path.push_str(name),
-                Ok(name) => {
-                    path.push('.');
-                    path.push_str(name);
-                }
-                Err(index) => write!(path, "[{index}]").expect("writing to a string does not fail"),
-            }
+            let cut = |name: &str| name[..name.floor_char_boundary(PATH_BYTES_MAX)].to_owned();
+            path.push_str(&match step {
+                Step::Index(index) => format!("[{index}]"),
+                Step::Key(key) if keys == Keys::Bracketed => format!("[{}]", cut(key)),
+                Step::Field(name) => with_dot(&path, &cut(name)),
+                Step::Key(key) => with_dot(&path, &cut(key)),
+            });
         }
         path
     }

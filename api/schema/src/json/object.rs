@@ -131,7 +131,10 @@ impl<'s, 'a> Decoder<'s, 'a> {
             map.insert(key, value);
             return Ok(());
         }
-        self.report(StrictError::Unknown, &key);
+        match self.is_in_other_metadata {
+            true => self.report(StrictError::UnknownInMetadata, &key),
+            false => self.report(StrictError::Unknown, &key),
+        }
         self.skip()
     }
 

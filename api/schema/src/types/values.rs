@@ -45,8 +45,8 @@ pub enum ValueType {
     Member(Box<Member>),
 }
 
-/// A value in a type with `any_form`: an item of a list or a value of a map that is nullable or has a default, or a list or a map
-/// that keeps unknown fields.
+/// A value in a type with `any_form`: an item of a list or a value of a map that is nullable or has a default, a list or a map
+/// that keeps unknown fields, or a value of which an apply takes other forms than those of its type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
     /// Type of values that are not null.
@@ -57,6 +57,22 @@ pub struct Member {
     pub default: Option<Value>,
     /// A value of another form than `value` is kept as it is.
     pub keeps_unknown: bool,
+    /// What an apply takes here.
+    pub applied: Applied,
+}
+
+/// The forms of values that an apply takes at a place; the rules of the kind may refuse them afterwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Applied {
+    /// Those of the type of the place.
+    #[default]
+    OfType,
+    /// Any scalar: the schema names a format of texts.
+    Scalars,
+    /// Objects: nothing is known of their members.
+    Objects,
+    /// Any: the schema names no type. A value of another form than that of the place's type is owned as content without a type.
+    Any,
 }
 
 /// Leaf types with their JSON forms.
@@ -114,6 +130,15 @@ impl ValueType {
         match self {
             ValueType::Member(member) => member.value.plain(),
             other => other,
+        }
+    }
+
+    /// What an apply takes here.
+    pub fn applied(&self) -> Applied {
+        match self {
+            ValueType::Member(member) if member.applied != Applied::OfType => member.applied,
+            ValueType::Member(member) => member.value.applied(),
+            _ => Applied::OfType,
         }
     }
 

@@ -24,7 +24,7 @@ use orch_proto::Brand;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, Key, Revision, State, Store};
 use orch_rules::Action;
-use orch_rules::kinds::definition::conditions::ConditionType;
+use orch_rules::kinds::definition::conditions::{Condition, ConditionType};
 use orch_rules::kinds::definition::names::Pool;
 use orch_rules::kinds::definition::non_structural;
 use orch_rules::validate::tree::Tree;
@@ -55,7 +55,7 @@ struct Work {
     /// Those that wait for a name, by group, with the names that they want.
     refused: BTreeMap<String, BTreeMap<Arc<str>, BTreeSet<String>>>,
     /// What is wrong with the schemas of those that are not in force, or say so: looked for once for each version of the object.
-    violations: BTreeMap<Arc<str>, (Revision, Option<String>)>,
+    violations: BTreeMap<Arc<str>, (Revision, Option<Condition>)>,
     /// Names of definitions by the name in the store of their objects, while these are being deleted.
     ending: BTreeMap<Arc<str>, Arc<str>>,
     /// Since when the objects of a definition that is being deleted were held.
@@ -147,7 +147,7 @@ impl Work {
         name: &Arc<str>,
         object: &SharedObject,
         outline: &Value,
-    ) -> Option<String> {
+    ) -> Option<Condition> {
         let is_told = ConditionType::NonStructuralSchema.find(outline).is_some();
         if ConditionType::Established.is_true(outline) && !is_told {
             self.violations.remove(name);
@@ -301,7 +301,7 @@ fn plan(
     // What an earlier look accepted may not have been written.
     work.take_in(name, &definition);
     let violations = work.violations(surroundings.brand, name, &object, &definition);
-    let surroundings = Surroundings { violations: violations.as_deref(), ..surroundings };
+    let surroundings = Surroundings { violations: violations.as_ref(), ..surroundings };
     let after = next(&definition, work.pool(&definition), surroundings);
     let group = definition.at("spec").text("group").to_owned();
     work.set_accepted(name, &group, after.at("status").at("acceptedNames").clone());

@@ -21,7 +21,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) brand: &'static Brand,
     pub(super) now: Timestamp,
     /// What is wrong with the structure of the schemas, where that was looked at.
-    pub(super) violations: Option<&'a str>,
+    pub(super) violations: Option<&'a Condition>,
 }
 
 /// `definition`, which is not being deleted, with its next status beside the names of `pool`.
@@ -42,7 +42,7 @@ pub(super) fn next(definition: &Value, pool: &Pool, surroundings: Surroundings<'
         set_condition(&mut after, brand, &condition, &text);
     }
     match violations {
-        Some(errors) => set_condition(&mut after, brand, &Condition::non_structural(errors), &text),
+        Some(condition) => set_condition(&mut after, brand, condition, &text),
         None => remove_condition(&mut after, ConditionType::NonStructuralSchema),
     };
     match approval(brand, definition) {

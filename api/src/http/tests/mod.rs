@@ -15,6 +15,7 @@ mod hooks;
 mod index;
 mod large;
 mod matrix;
+mod open_schemas;
 mod passing;
 mod refusals;
 mod replacing;

@@ -17,7 +17,12 @@ const WIDGETS: &str = "/apis/example.com/v1/namespaces/ns/widgets";
 
 /// A definition of widgets in force.
 pub(super) async fn define(server: &Server) {
-    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    define_with(server, json!({"type": "object"})).await;
+}
+
+/// [`define`] with this schema of their version.
+pub(super) async fn define_with(server: &Server, schema: Value) {
+    let schema = json!({ "openAPIV3Schema": schema });
     let definition = json!({"metadata": {"name": "widgets.example.com"}, "spec": {
         "group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
         "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});

@@ -107,6 +107,7 @@ impl Form<'_> {
             return Some(all.iter().map(|one| Value::Object(self.node(one, Place::Nested))).collect());
         }
         match name {
+            "example" => (!is_empty_json(value)).then(|| value.clone()),
             "not" => {
                 let is_published = value.is_object() && self.dialect == Dialect::V3;
                 is_published.then(|| Value::Object(self.node(value, Place::Nested)))
@@ -190,6 +191,11 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
+/// Whether `value` is null or its JSON has nothing between its quotes or brackets: the reference leaves out such an example.
+fn is_empty_json(value: &Value) -> bool {
+    is_empty(value) || value.as_object().is_some_and(Map::is_empty)
+}
+
 /// Writes the types of a value that is an integer or a text, where the schema does not have them in this form itself.
 fn unfold(node: &mut Map) {
     let both = json!([{"type": "integer"}, {"type": "string"}]);
@@ -220,10 +226,21 @@ mod tests {
     #[test]
     fn what_says_nothing_is_left_out() {
         let schema = json!({
-            "type": "object", "description": "", "nullable": false, "required": [], "example": 1, "default": null,
+            "type": "object", "description": "", "nullable": false, "required": [], "example": {}, "default": null,
             "x-orch-preserve-unknown-fields": false, "x-orch-list-map-keys": [], "properties": {}, "minimum": 0,
         });
         check(schema, json!({"type": "object", "minimum": 0}), json!({"type": "object", "minimum": 0}));
+    }
+
+    #[test]
+    fn examples_and_documents_elsewhere_are_published() {
+        let schema = json!({
+            "type": "string", "example": "abc", "externalDocs": {"url": "https://example.com"},
+            "anyOf": [{"pattern": "a", "example": false}],
+        });
+        let mut version2 = schema.clone();
+        version2.as_object_mut().unwrap().shift_remove("anyOf");
+        check(schema.clone(), version2, schema);
     }
 
     #[test]

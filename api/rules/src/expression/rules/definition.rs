@@ -26,9 +26,18 @@ const COSTLY_MIN: u64 = 1_000_000;
 /// The end of each error about costs.
 const ADVICE: &str = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)";
 
+/// How the rules of a schema are checked.
+pub struct RuleChecks<'r> {
+    /// Whether the rules of a part are judged: they are compiled in any case.
+    pub is_judged: &'r dyn Fn(&[Value]) -> bool,
+    /// Takes the steps of compiling.
+    pub charge: &'r mut dyn Charge,
+}
+
 /// What a definition is told about its rules.
 struct Report<'r> {
     path: &'r Path,
+    is_judged: &'r dyn Fn(&[Value]) -> bool,
     validations: String,
     compiler: Compiler<'r>,
     errors: FieldErrors,
@@ -37,7 +46,7 @@ struct Report<'r> {
     costly: Vec<(u64, Path)>,
 }
 
-/// The errors of the rules of `schema`, the whole schema of a version at `path`. The caller has found no other error in it.
+/// The errors of the rules of `schema`, the whole schema of a version at `path`, which is structural.
 ///
 /// # Errors
 /// The steps of compiling are not left.
@@ -45,11 +54,13 @@ pub fn check_rules(
     schema: &Value,
     path: &Path,
     brand: &'static Brand,
-    charge: &mut dyn Charge,
+    checks: RuleChecks<'_>,
 ) -> Result<FieldErrors, Exhausted> {
+    let RuleChecks { is_judged, charge } = checks;
     let Some(plan) = Plan::of(schema, brand) else { return Ok(FieldErrors::new()) };
     let mut report = Report {
         path,
+        is_judged,
         validations: format!("{}validations", brand.extension_prefix),
         compiler: Compiler::new(brand.name, charge),
         errors: FieldErrors::new(),
@@ -62,6 +73,7 @@ pub fn check_rules(
 
 impl Visitor for Report<'_> {
     fn rules(&mut self, rules: &[Value], seen: &Seen, place: &Place<'_>) -> Result<Vec<Rule>, Exhausted> {
+        let is_judged = (self.is_judged)(rules);
         // Paths are made once for each part with rules.
         let path = place.path().child(&self.validations);
         for (at, rule) in rules.iter().enumerate() {
@@ -70,7 +82,9 @@ impl Visitor for Report<'_> {
                 continue;
             }
             let compiled = self.compiler.compile(Texts::of(rule), seen, place.cardinality)?;
-            self.judge(rule, &compiled, &path.index(at), place.uncorrelatable);
+            if is_judged {
+                self.judge(rule, &compiled, &path.index(at), place.uncorrelatable);
+            }
         }
         Ok(Vec::new())
     }

@@ -24,7 +24,7 @@ use orch_proto::Brand;
 use orch_schema::value::{SmolStr, Value};
 
 use self::build::Seen;
-pub use self::definition::check_rules;
+pub use self::definition::{RuleChecks, check_rules};
 pub use self::evaluate::{RULES_COST_MAX, RulePart, Verdict};
 pub use self::place::Sameness;
 

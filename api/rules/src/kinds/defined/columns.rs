@@ -84,13 +84,13 @@ impl CellType {
     }
 }
 
-/// The first value at `path`, as a column of this type shows it; null where there is none, or one of another type.
+/// The first value at `path`, as a column of this type shows it; null where there is none, or one of another type. A column of texts
+/// shows a null of the object in words.
 fn cell(cell_type: CellType, path: &JsonPath, object: &Value, now: &str) -> Cell {
     let found = path.evaluate(object).unwrap_or_default();
     let Some(value) = found.first() else { return Value::Null };
     let whole = |number: f64| Some(number.trunc()).filter(|whole| whole.abs() < INTEGERS_MAX);
     match (cell_type, &**value) {
-        (CellType::String, Value::Null) => Value::Null,
         (CellType::String, value) => json!(text(value)),
         (CellType::Integer, Value::Number(number)) => {
             match (number.as_i64(), number.as_f64().and_then(whole)) {
@@ -114,10 +114,19 @@ fn cell(cell_type: CellType, path: &JsonPath, object: &Value, now: &str) -> Cell
 /// Numbers from here on are no 64-bit integers.
 const INTEGERS_MAX: f64 = 9_223_372_036_854_775_808.0;
 
-/// The time from `then` to `now` in a table.
+/// The time from `then` to `now` in a table. The zero time and the text `null` are no time.
 fn since(then: &str, now: &str) -> String {
-    let is_time = then.is_empty() || Instant::parse(then, Precision::Seconds).is_some();
-    if is_time { age::since(then, now) } else { "<invalid>".to_owned() }
+    // few: two texts.
+    let instant = if ["", "null"].contains(&then) { Some(Instant::UNSET) } else { read_instant(then) };
+    match instant {
+        None => "<invalid>".to_owned(),
+        Some(Instant::UNSET) => age::since("", now),
+        Some(_) => age::since(then, now),
+    }
+}
+
+fn read_instant(text: &str) -> Option<Instant> {
+    Instant::parse(text, Precision::Seconds)
 }
 
 #[cfg(test)]
@@ -154,6 +163,7 @@ mod tests {
             "metadata": {"name": "n"},
             "i": 7, "f": 2.75, "b": true, "t": "text", "o": {"k": [1]}, "z": null, "l": ["x", "y"],
             "then": "2026-01-02T03:04:00Z", "later": "2027-01-02T03:04:00Z", "none": "",
+            "unset": "0001-01-01T00:00:00Z", "null": "null", "old": "1600-01-01T00:00:00Z",
         });
         for (kind, path, wanted) in [
             ("string", ".i", json!("7")),
@@ -161,6 +171,8 @@ mod tests {
             ("string", ".l[*]", json!("x")),
             ("string", ".l[7]", json!(null)),
             ("string", ".absent", json!(null)),
+            ("string", ".z", json!("<no value>")),
+            ("integer", ".z", json!(null)),
             ("integer", ".i", json!(7)),
             ("integer", ".f", json!(2)),
             ("integer", ".t", json!(null)),
@@ -172,6 +184,9 @@ mod tests {
             ("date", ".later", json!("<invalid>")),
             ("date", ".t", json!("<invalid>")),
             ("date", ".none", json!("<unknown>")),
+            ("date", ".unset", json!("<unknown>")),
+            ("date", ".null", json!("<unknown>")),
+            ("date", ".old", json!("292y")),
             ("date", ".i", json!(null)),
             ("date", ".z", json!(null)),
         ] {

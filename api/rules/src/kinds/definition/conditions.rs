@@ -34,13 +34,15 @@ pub enum ConditionType {
     ApprovalPolicyConformant,
 }
 
-/// The status of a condition. No definition has an unknown one.
+/// The status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionStatus {
     /// `True`.
     True,
     /// `False`.
     False,
+    /// `Unknown`, of the structure of a schema that cannot be checked.
+    Unknown,
 }
 
 /// A condition to set.
@@ -103,6 +105,7 @@ impl ConditionStatus {
         match self {
             ConditionStatus::True => "True",
             ConditionStatus::False => "False",
+            ConditionStatus::Unknown => "Unknown",
         }
     }
 }
@@ -152,6 +155,12 @@ impl Condition {
     pub fn non_structural(errors: impl Into<String>) -> Condition {
         use {ConditionStatus::True, ConditionType::NonStructuralSchema};
         Condition::new(NonStructuralSchema, True, "Violations", errors)
+    }
+
+    /// A stored schema uses what structural ones have no place for, as `told` says.
+    pub fn unchecked_structure(told: impl Into<String>) -> Condition {
+        use {ConditionStatus::Unknown, ConditionType::NonStructuralSchema};
+        Condition::new(NonStructuralSchema, Unknown, "StructuralError", told)
     }
 
     /// The condition `Terminating` of a stage of the deletion.

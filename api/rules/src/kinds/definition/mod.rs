@@ -103,13 +103,16 @@ impl Strategy for CustomResourceDefinition {
     }
 }
 
-/// The error of a definition whose name is not that of its resource.
-fn name_of_resource(definition: &Value) -> Option<FieldError> {
+/// The errors of a definition whose name is not that of its resource. What a name would be generated from is held to be one, too.
+fn name_of_resource(definition: &Value) -> FieldErrors {
     let spec = definition.at("spec");
     let (plural, group) = (spec.at("names").text("plural"), spec.text("group"));
-    let name = definition.at("metadata").text("name");
-    let is_own = name.strip_prefix(plural).and_then(|rest| rest.strip_prefix('.')) == Some(group);
-    let path = || Path::new("metadata").child("name");
     let detail = r#"must be spec.names.plural+"."+spec.group"#;
-    (!is_own && !name.is_empty()).then(|| FieldError::invalid_str(path(), name, detail))
+    let fault = |field: &str| {
+        let name = definition.at("metadata").text(field);
+        let is_own = name.strip_prefix(plural).and_then(|rest| rest.strip_prefix('.')) == Some(group);
+        let path = || Path::new("metadata").child(field);
+        (!is_own && !name.is_empty()).then(|| FieldError::invalid_str(path(), name, detail))
+    };
+    ["generateName", "name"].into_iter().filter_map(fault).collect()
 }

@@ -141,7 +141,7 @@ fn established(definition: &Value, names_accepted: &Condition) -> Option<Conditi
     match names_accepted.status {
         ConditionStatus::True => Some(Condition::installing()),
         ConditionStatus::False if ConditionType::Established.find(definition).is_some() => None,
-        ConditionStatus::False => Some(Condition::not_accepted()),
+        ConditionStatus::False | ConditionStatus::Unknown => Some(Condition::not_accepted()),
     }
 }
 

@@ -5,7 +5,6 @@ use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
 use super::schema::field_path::{Notation, resolve};
-use super::schema::has_unsupported;
 use crate::validate::tree::Tree;
 use crate::validate::{Distinct, FieldError, FieldErrors, Path};
 
@@ -15,7 +14,7 @@ const FIELDS_MAX: usize = 8;
 const NOT_SCALAR: &str = "must point to a field of type string, boolean or integer. Enum string fields and strings with \
                           formats are allowed.";
 
-/// Rules for the selectable fields at `path`. `before`: those of the stored definition. `missing`: the text about fields without
+/// Rules for the selectable fields at `path`, of a `schema` in which paths can be resolved, or none. `before`: those of the stored definition. `missing`: the text about fields without
 /// a schema.
 pub(super) fn validate(
     fields: &[Value],
@@ -27,9 +26,6 @@ pub(super) fn validate(
     let mut errors = FieldErrors::new();
     if schema.is_null() {
         errors.push(FieldError::invalid_str(path.clone(), "", missing));
-        return errors;
-    }
-    if has_unsupported(schema) {
         return errors;
     }
     let mut seen = Distinct::new();

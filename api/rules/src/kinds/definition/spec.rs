@@ -236,9 +236,10 @@ fn validate_hoisted(
         let columns = first.items("additionalPrinterColumns");
         errors.extend(columns::validate(columns, &path.child("additionalPrinterColumns")));
     }
-    if hoisted.selectable_fields && !is_empty(first.at("selectableFields")) {
+    let schema = if hoisted.schema { schema } else { &Value::Null };
+    let has_fields = !is_empty(first.at("selectableFields")) && !judge.has_unsupported(schema);
+    if hoisted.selectable_fields && has_fields {
         let before = before.get(first.text("name")).map(|old| old.items("selectableFields"));
-        let schema = if hoisted.schema { schema } else { &Value::Null };
         let missing = "may only be set when validations.schema is included";
         let path = path.child("selectableFields");
         let fields = first.items("selectableFields");

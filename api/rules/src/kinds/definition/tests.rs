@@ -6,6 +6,9 @@ use super::*;
 use crate::kinds::testing::{CONTEXT, check_hostile, created, updated};
 use crate::validate::tree::{child_mut, set};
 
+mod expressions;
+mod structure;
+
 /// A definition that is accepted, with `schema` as that of its version.
 fn widgets(schema: Value) -> Value {
     json!({
@@ -252,6 +255,12 @@ fn defaults_keep_unknown_fields_where_objects_do() {
     };
     assert_eq!(refused(list(true)), [""; 0]);
     assert_eq!(refused(list(false)).len(), 1);
+    let map = json!({
+        "type": "object", "x-orch-preserve-unknown-fields": true, "additionalProperties": true,
+        "default": {"a": {"b": 1}},
+    });
+    let told = "default: Invalid value: {\"a\":{\"b\":1}}: must not have unknown fields";
+    assert_eq!(refused(map), [format!("spec.validation.openAPIV3Schema.properties[a].{told}")]);
 }
 
 #[test]
@@ -289,6 +298,12 @@ fn a_warning_about_a_deprecated_version_is_printable_and_short() {
     assert_eq!(refused("x", false), told("\"x\"", "can only be set for deprecated versions"));
     let index = "must only contain printable UTF-8 characters; non-printable character found at index 1";
     assert_eq!(refused("a\n", true), told("\"a\\n\"", index));
+    for (character, shown) in [('\u{61c}', "\\u061c"), ('\u{180e}', "\\u180e"), ('\u{e0041}', "\\U000e0041")]
+    {
+        let warning = format!("a{character}");
+        assert_eq!(refused(&warning, true), told(&format!("\"a{shown}\""), index));
+    }
+    assert_eq!(refused("é \u{301}€ \u{1f600}", true), [""; 0]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! One version of a definition: its name, its deprecation, and what is not common to all versions.
 
 use orch_schema::NameRule;
+use orch_schema::excerpt::is_printable;
 use orch_schema::value::Value;
 
 use super::hoist::Hoisted;
@@ -39,7 +40,8 @@ pub(super) fn validate(
         errors.extend(columns::validate(version.items("additionalPrinterColumns"), &path));
     }
     let fields = version.items("selectableFields");
-    if !hoisted.selectable_fields && !is_empty(version.at("selectableFields")) {
+    let has_fields = !is_empty(version.at("selectableFields")) && !judge.has_unsupported(schema);
+    if !hoisted.selectable_fields && has_fields {
         let path = path.child("selectableFields");
         let before = old.map(|old| old.items("selectableFields"));
         let missing = "may only be set when `version.schema.openAPIV3Schema` is not included";
@@ -68,19 +70,11 @@ fn validate_deprecation(version: &Value, path: &Path) -> FieldErrors {
     if warning.is_empty() {
         refuse("must not be an empty string");
     }
-    // A character that is white space but for the blank prints nothing, in the reference's sense.
-    let is_unprintable = |c: char| c.is_control() || (c.is_whitespace() && c != ' ') || is_invisible(c);
     // once: one pass over a text.
-    if let Some((at, _)) = warning.char_indices().find(|&(_, c)| is_unprintable(c)) {
+    if let Some((at, _)) = warning.char_indices().find(|&(_, c)| !is_printable(c)) {
         refuse(&format!(
             "must only contain printable UTF-8 characters; non-printable character found at index {at}"
         ));
     }
     errors
-}
-
-/// Characters that format text and are none themselves, and private ones.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-        | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}')
 }

@@ -25,7 +25,7 @@ impl Constraints {
     /// The errors of `new`, an object of the kind without `apiVersion` and `kind`, after those of its metadata and before those of
     /// its scale: [`Constraints::validate_rest`] comes after these. `old`: the object that it replaces.
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> FieldErrors {
-        let root = Checker { head: self.head.as_ref() };
+        let root = Checker { head: self.head.as_ref(), ..Checker::INNER };
         let mut outcome = root.checked(&self.root, new, Place::Root, old);
         if !outcome.is_valid() && old.is_some_and(|old| self.is_same(new, old)) {
             outcome.forgive();
@@ -53,7 +53,8 @@ impl Constraints {
         let (Some(status), Some(node)) = (new.get("status"), self.root.property("status")) else {
             return FieldErrors::new();
         };
-        let outcome = Checker { head: None }.value(node, status, Place::Root, old.get("status"));
+        let root = Checker { is_status: true, ..Checker::INNER };
+        let outcome = root.value(node, status, Place::Root, old.get("status"));
         outcome.into_errors(Some(&Path::new("status")))
     }
 
@@ -105,7 +106,7 @@ impl Constraints {
 
 /// The errors of `value` against a node, at `path`.
 pub(super) fn of_part(node: &Node, value: &Value, path: &Path) -> FieldErrors {
-    Checker { head: None }.value(node, value, Place::Root, None).into_errors(Some(path))
+    Checker::INNER.value(node, value, Place::Root, None).into_errors(Some(path))
 }
 
 /// A walk over a value and its schema.
@@ -113,11 +114,13 @@ pub(super) fn of_part(node: &Node, value: &Value, path: &Path) -> FieldErrors {
 pub(super) struct Checker<'c> {
     /// `apiVersion` and `kind` of the value, which are not among its members.
     head: Option<&'c (Value, Value)>,
+    /// The value is a whole status: as in the reference, its members `apiVersion` and `kind` are taken for those of an object.
+    is_status: bool,
 }
 
 impl Checker<'_> {
     /// A walk over values below the root.
-    pub(super) const INNER: Checker<'static> = Checker { head: None };
+    pub(super) const INNER: Checker<'static> = Checker { head: None, is_status: false };
 
     /// Checks `value`, and forgives its failures where it is as `old`.
     fn value(self, node: &Node, value: &Value, place: Place<'_>, old: Option<&Value>) -> Outcome {
@@ -188,7 +191,8 @@ impl Checker<'_> {
             return outcome;
         }
         let old = old.and_then(Value::as_object);
-        let old_of = |name: &str| old.and_then(|old| old.get(name));
+        let is_forgiven = |name: &str| !(self.is_status && matches!(name, "apiVersion" | "kind"));
+        let old_of = |name: &str| old.filter(|_| is_forgiven(name))?.get(name);
         if let Some(values) = &node.values {
             // each: one step is counted for each value.
             for (key, value) in map.iter().filter(|(key, _)| node.property(key).is_none()) {
@@ -355,7 +359,8 @@ fn format_rule(node: &Node, text: &str, place: Place<'_>) -> Outcome {
     Outcome::of(Failure::wrong_type(place, name, text))
 }
 
-/// Checks an enumeration. Numbers are the same if they have the same value.
+/// Checks an enumeration. A value is compared in the type of the listed one, as in the reference: of a number beside an integer its whole
+/// part, and of an integer beside a text the character with this number.
 fn allowed(rules: Option<&Rules>, value: &Value, place: Place<'_>) -> Outcome {
     let Some(allowed) = rules.and_then(Rules::allowed) else {
         return Outcome::default();
@@ -365,8 +370,15 @@ fn allowed(rules: Option<&Rules>, value: &Value, place: Place<'_>) -> Outcome {
     }
     let is_same = |one: &Value| match (one, value) {
         (_, Value::Null) => false,
-        (Value::Number(one), Value::Number(other)) => {
-            one == other || (one.as_f64() == other.as_f64() && (one.is_f64() || other.is_f64()))
+        (Value::Number(one), Value::Number(value)) => match (one.as_i64(), value.as_i64()) {
+            (Some(one), Some(value)) => one == value,
+            (Some(one), None) => value.as_f64().and_then(number::whole_part) == Some(one),
+            (None, _) => one.as_f64() == value.as_f64(),
+        },
+        (Value::String(one), Value::Number(value)) => {
+            let code = |code: i64| u32::try_from(code).ok().and_then(char::from_u32);
+            let letter = value.as_i64().map(|value| code(value).unwrap_or(char::REPLACEMENT_CHARACTER));
+            letter.is_some_and(|letter| one.chars().eq([letter]))
         }
         (one, value) => one == value,
     };

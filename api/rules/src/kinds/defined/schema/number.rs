@@ -30,6 +30,13 @@ pub(super) fn is_whole(value: f64) -> bool {
     nearest != 0.0 && (value - nearest).abs() / sum < WHOLE_ERROR
 }
 
+/// The whole part of a float, if it is a 64-bit integer.
+#[expect(clippy::cast_possible_truncation, reason = "the number is whole, and smaller than 2^63")]
+pub(super) fn whole_part(value: f64) -> Option<i64> {
+    let whole = value.trunc();
+    (whole.abs() < INTEGERS_END).then(|| whole as i64)
+}
+
 /// Checks `value` against the type's range and the bounds of `node`.
 pub(super) fn check(node: &Node, value: &Number, place: Place<'_>) -> Outcome {
     let mut outcome = Outcome::default();

@@ -1,11 +1,11 @@
 //! From a schema to type tables.
 //!
-//! Owns which table type a node of a schema becomes, what the decoder keeps of values there, and how much memory defaults add to
-//! an object. Every field has presence: an explicit zero is a value. Objects that are the same have one type.
+//! Owns which table type a node of a schema becomes, what the decoder keeps of values there, what an apply takes, and how much memory
+//! defaults add to an object. Every field has presence: an explicit zero is a value. Objects that are the same have one type.
 
 use orch_schema::budget::{entry_weight, weight};
 use orch_schema::value::{SmolStr, Value};
-use orch_schema::{Field, ListTopology, Member, ObjectType, Scalar, Schema, TypeId, ValueType};
+use orch_schema::{Applied, Field, ListTopology, Member, ObjectType, Scalar, Schema, TypeId, ValueType};
 
 use super::sharing::Shared;
 use super::source::{Additional, Source};
@@ -132,13 +132,14 @@ impl<'b> Tables<'b> {
         let keeps_unknown = keeps_unknown || source.preserves_unknown();
         let ty = self.shape(source, keeps_unknown);
         self.depth -= 1;
-        Ok(match ty? {
-            value @ (ValueType::List { .. } | ValueType::Map { .. }) if keeps_unknown => {
-                let member = Member { value, nullable: false, default: None, keeps_unknown };
-                ValueType::Member(Box::new(member))
-            }
-            ty => ty,
-        })
+        let value = ty?;
+        let applied = applied(source, &value);
+        let keeps_unknown = keeps_unknown && matches!(value, ValueType::List { .. } | ValueType::Map { .. });
+        if !keeps_unknown && applied == Applied::OfType {
+            return Ok(value);
+        }
+        let member = Member { value, nullable: false, default: None, keeps_unknown, applied };
+        Ok(ValueType::Member(Box::new(member)))
     }
 
     fn shape(&mut self, source: Source<'_>, keeps_unknown: bool) -> Result<ValueType, CompileError> {
@@ -155,9 +156,11 @@ impl<'b> Tables<'b> {
             ("object" | "", Additional::Of(values)) => {
                 Ok(ValueType::Map { value: Box::new(self.member(values, false)?), atomic })
             }
-            ("object" | "", Additional::Any | Additional::Forbidden) => {
+            ("object" | "", additional @ (Additional::Any | Additional::Forbidden)) => {
                 let value = self.closed_type();
-                let member = Member { value, nullable: true, default: None, keeps_unknown: false };
+                let is_any = matches!(additional, Additional::Any);
+                let applied = if is_any { Applied::Any } else { Applied::OfType };
+                let member = Member { value, nullable: true, default: None, keeps_unknown: false, applied };
                 Ok(ValueType::Map { value: Box::new(ValueType::Member(Box::new(member))), atomic })
             }
             ("array", _) if source.items().is_some() => {
@@ -185,10 +188,66 @@ impl<'b> Tables<'b> {
         fields.extend(self.fields(source, without)?);
         let mut ty = self.object_type(Box::default(), fields);
         ty.head = source.is_embedded();
+        if source.is_embedded() {
+            let (of_head, bytes) = self.default_fields(source, &|name| HEAD.contains(&name))?;
+            let filled = (ty.filled_bytes as usize).saturating_add(bytes);
+            ty.filled_bytes = u32::try_from(filled).unwrap_or(u32::MAX);
+            ty.head_defaults = self.default_type(of_head);
+        }
         ty.preserve_unknown = keeps_unknown;
         ty.keeps_closed = matches!(source.additional(), Additional::Any | Additional::Forbidden);
         ty.atomic = source.extension("map-type") == "atomic";
         Ok(ValueType::Object(self.add(ty)))
+    }
+
+    /// The fields of `source` called as `takes` says that have defaults, themselves or below, with nothing but these, and the bytes that all
+    /// of them take. Items of lists and values of maps are left out: an object may have any number of them.
+    fn default_fields(
+        &mut self,
+        source: Source<'_>,
+        takes: &dyn Fn(&str) -> bool,
+    ) -> Result<(Vec<Field>, usize), CompileError> {
+        let (mut fields, mut bytes) = (Vec::new(), 0_usize);
+        if self.depth == DEPTH_MAX {
+            return Err(CompileError::TooDeep { max: DEPTH_MAX });
+        }
+        for (name, node) in source.properties() {
+            if !takes(name) {
+                continue;
+            }
+            self.nodes += 1;
+            if self.nodes > NODES_MAX {
+                return Err(CompileError::TooLarge { max: NODES_MAX });
+            }
+            self.depth += 1;
+            let below = self.default_fields(node, &|_| true);
+            self.depth -= 1;
+            let (below, bytes_below) = below?;
+            let default = default_of(node);
+            if default.is_none() && below.is_empty() {
+                continue;
+            }
+            let own =
+                default.as_ref().map_or(0, |default| entry_weight(name).saturating_add(weight(default)));
+            bytes = bytes.saturating_add(bytes_below).saturating_add(own);
+            let value = self.default_type(below).map_or(ValueType::Untyped, ValueType::Object);
+            let mut field = Field::new(SmolStr::new(name), 0, value);
+            field.presence = true;
+            field.nullable = node.is_nullable();
+            field.default = default.map(Box::new);
+            fields.push(field);
+        }
+        Ok((fields, bytes))
+    }
+
+    /// A type of `fields` that is not decoded; `None` without any.
+    fn default_type(&mut self, fields: Vec<Field>) -> Option<TypeId> {
+        if fields.is_empty() {
+            return None;
+        }
+        let mut ty = ObjectType::new("", fields);
+        ty.any_form = true;
+        Some(self.add(ty))
     }
 
     /// The type of an item of a list or a value of a map.
@@ -198,7 +257,8 @@ impl<'b> Tables<'b> {
         if !nullable && default.is_none() {
             return Ok(value);
         }
-        Ok(ValueType::Member(Box::new(Member { value, nullable, default, keeps_unknown: false })))
+        let applied = Applied::OfType;
+        Ok(ValueType::Member(Box::new(Member { value, nullable, default, keeps_unknown: false, applied })))
     }
 
     /// The type of a value of which nothing is declared.
@@ -242,6 +302,23 @@ impl<'b> Tables<'b> {
             },
             _ => 0,
         }
+    }
+}
+
+/// What an apply takes as a value of the node `source`, whose type is `ty`.
+fn applied(source: Source<'_>, ty: &ValueType) -> Applied {
+    match (source.type_name(), ty) {
+        // Content without a type is taken as it is.
+        ("", ValueType::Untyped) => Applied::OfType,
+        ("", _) => Applied::Any,
+        ("object", ValueType::Untyped) => Applied::Objects,
+        // Bytes are texts.
+        ("string", ValueType::Scalar(_))
+            if !matches!(source.at("format").as_str(), None | Some("" | "byte")) =>
+        {
+            Applied::Scalars
+        }
+        _ => Applied::OfType,
     }
 }
 

@@ -10,6 +10,7 @@ use super::*;
 use crate::validate::FieldErrors;
 
 mod applied;
+mod others;
 mod ratcheting;
 
 static BASE: LazyLock<Arc<Schema>> = LazyLock::new(|| Arc::new(Schema::builtin(&ORCH)));
@@ -257,6 +258,16 @@ fn enumerations_and_texts_have_the_words_of_the_reference() {
             r#"Unsupported value: "c": supported values: "a", "b""#,
         ),
         (
+            json!({"type": "number", "enum": [1, 2.5]}),
+            json!(2),
+            "Unsupported value: 2: supported values: \"1\", \"2.5\"",
+        ),
+        (
+            json!({"x-orch-int-or-string": true, "enum": ["a", "bc"]}),
+            json!(98),
+            r#"Unsupported value: 98: supported values: "a", "bc""#,
+        ),
+        (
             json!({"type": "string", "nullable": true, "enum": ["a"]}),
             json!(null),
             r#"Unsupported value: null: supported values: "a""#,
@@ -273,6 +284,18 @@ fn enumerations_and_texts_have_the_words_of_the_reference() {
             r#"Invalid value: "b": v in body should match '^a+$'"#,
         ),
     ]);
+}
+
+#[test]
+fn an_enumeration_compares_in_the_type_of_the_listed_value() {
+    for (schema, value) in [
+        (json!({"type": "number", "enum": [1, 2]}), json!(1.5)),
+        (json!({"type": "number", "enum": [1.5, 2.0]}), json!(2)),
+        (json!({"x-orch-int-or-string": true, "enum": ["a"]}), json!(97)),
+        (json!({"x-orch-int-or-string": true, "enum": ["\u{fffd}"]}), json!(-1)),
+    ] {
+        check_errors(json!({"v": schema}), json!({"v": value}), &[]);
+    }
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Defaults in schemas: they have no fields that the schema does not know, and keep its rules. Objects in them are valid as far as their
 //! kind, version and metadata go, and so is the object around a default in metadata.
 //!
-//! Owns the walk over all defaults of a schema, which is compiled once for it. Defaults inside of `additionalProperties` are not
-//! looked at, as in the reference.
+//! Owns the walk over all defaults of a schema, which is compiled once for it. A default without another error is told of the rules in
+//! expressions at its place and below, which share one budget. Defaults inside of `additionalProperties` are not looked at, as in the
+//! reference.
 
 use orch_schema::budget::count_step;
 use orch_schema::json;
@@ -10,6 +11,8 @@ use orch_schema::value::Value;
 
 use super::place::Place;
 use super::{Extensions, aggregate};
+use crate::expression::Budget;
+use crate::expression::rules::{RULES_COST_MAX, RulePart, SchemaRules};
 use crate::kinds::defined::schema::{Constraints, Part};
 use crate::validate::tree::{Tree, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
@@ -20,11 +23,16 @@ pub(super) fn validate(
     root: &Place<'_>,
     extensions: &Extensions,
     unknown_fields: UnknownFields,
+    rules: Rules,
 ) -> FieldErrors {
-    let mut walk = Walk { extensions, unknown_fields, errors: FieldErrors::new() };
+    let mut walk = Walk::new(extensions, unknown_fields);
     // A schema that cannot be compiled keeps every value.
     let constraints = Constraints::of_schema(extensions.brand, schema).ok();
-    let whole = constraints.as_ref().map(Constraints::whole);
+    let rules = (rules == Rules::Evaluated).then(|| SchemaRules::of(schema, extensions.brand));
+    let whole = Compiled {
+        part: constraints.as_ref().map(Constraints::whole),
+        rules: rules.as_ref().and_then(SchemaRules::whole),
+    };
     walk.node(schema, root, whole, (Surroundings::Root, &Focus::Object));
     walk.errors
 }
@@ -32,8 +40,8 @@ pub(super) fn validate(
 /// Whether a default in `schema` has fields that the schema does not know.
 pub(super) fn has_unpruned(schema: &Value, extensions: &Extensions) -> bool {
     let path = Path::default();
-    let mut walk = Walk { extensions, unknown_fields: UnknownFields::Refused, errors: FieldErrors::new() };
-    walk.node(schema, &Place::root(&path), None, (Surroundings::Root, &Focus::Object));
+    let mut walk = Walk::new(extensions, UnknownFields::Refused);
+    walk.node(schema, &Place::root(&path), Compiled::default(), (Surroundings::Root, &Focus::Object));
     !walk.errors.is_empty()
 }
 
@@ -43,6 +51,34 @@ pub(super) enum UnknownFields {
     /// The stored definition has such a default.
     Allowed,
     Refused,
+}
+
+/// Whether defaults are told of the rules in expressions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rules {
+    Evaluated,
+    /// The stored schema is the same one, or its rules take too long to compile.
+    Unread,
+}
+
+/// A node of the schema in its compiled forms; `None` where there is nothing to check.
+#[derive(Clone, Copy, Debug, Default)]
+struct Compiled<'c> {
+    part: Option<Part<'c>>,
+    rules: Option<RulePart<'c>>,
+}
+
+impl Compiled<'_> {
+    fn property(self, name: &str) -> Self {
+        Compiled {
+            part: self.part.and_then(|part| part.property(name)),
+            rules: self.rules.and_then(|rules| rules.property(name)),
+        }
+    }
+
+    fn items(self) -> Self {
+        Compiled { part: self.part.and_then(Part::items), rules: self.rules.and_then(RulePart::items) }
+    }
 }
 
 /// Where a schema stands.
@@ -91,15 +127,21 @@ impl Focus<'_> {
 struct Walk<'a> {
     extensions: &'a Extensions,
     unknown_fields: UnknownFields,
+    /// The cost that the rules in expressions of all defaults may still have.
+    budget: Budget,
     errors: FieldErrors,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(extensions: &'a Extensions, unknown_fields: UnknownFields) -> Walk<'a> {
+        Walk { extensions, unknown_fields, budget: Budget::of(RULES_COST_MAX), errors: FieldErrors::new() }
+    }
+
     fn node(
         &mut self,
         schema: &Value,
         place: &Place<'_>,
-        part: Option<Part<'_>>,
+        compiled: Compiled<'_>,
         (around, focus): (Surroundings, &Focus<'_>),
     ) {
         if self.errors.is_full() || !count_step() {
@@ -108,19 +150,19 @@ impl Walk<'_> {
         let is_object = around == Surroundings::Root || schema.flag(&self.extensions.embedded_resource);
         let (around, focus) = if is_object { (Surroundings::Root, &Focus::Object) } else { (around, focus) };
         if schema.has("default") {
-            self.default(schema, &place.child("default"), part, (around, focus));
+            self.default(schema, &place.child("default"), compiled, (around, focus));
         }
         let inside = if is_object { Surroundings::Content } else { around };
         if schema.at("items").is_object() {
-            let part = part.and_then(Part::items);
-            self.node(schema.at("items"), &place.child("items"), part, (inside, &Focus::Item(focus)));
+            let items = compiled.items();
+            self.node(schema.at("items"), &place.child("items"), items, (inside, &Focus::Item(focus)));
         }
         let properties = place.child("properties");
         for (name, property) in schema.at("properties").as_object().into_iter().flatten() {
             let of_object = is_object && is_object_field(name);
             let inside = if of_object { Surroundings::Metadata } else { inside };
-            let part = part.and_then(|part| part.property(name));
-            self.node(property, &properties.key(name), part, (inside, &Focus::Property(focus, name)));
+            let focus = Focus::Property(focus, name);
+            self.node(property, &properties.key(name), compiled.property(name), (inside, &focus));
         }
     }
 
@@ -128,7 +170,7 @@ impl Walk<'_> {
         &mut self,
         schema: &Value,
         place: &Place<'_>,
-        part: Option<Part<'_>>,
+        compiled: Compiled<'_>,
         (around, focus): (Surroundings, &Focus<'_>),
     ) {
         let default = schema.at("default");
@@ -138,18 +180,21 @@ impl Walk<'_> {
             let detail = "must not have unknown fields";
             self.errors.push(FieldError::invalid(place.path(), &shown(default), detail));
         }
-        let Some(part) = part else { return };
-        let faults: FieldErrors = if in_metadata {
+        let Some(part) = compiled.part else { return };
+        let mut faults: FieldErrors = if in_metadata {
             let faults = Part::validate_object(&focus.surround(default.clone()));
             let told = aggregate(&faults).map(|told| format!("must result in valid metadata: {told}"));
             told.map(|told| FieldError::invalid(place.path(), &shown(default), &told)).into_iter().collect()
         } else {
             part.validate_embedded(default, &place.path(), is_object)
         };
-        match faults.is_empty() {
-            true => self.errors.extend(part.validate(default, &place.path())),
-            false => self.errors.extend(faults),
+        if faults.is_empty() {
+            faults = part.validate(default, &place.path());
         }
+        if let Some(rules) = compiled.rules.filter(|_| faults.is_empty()) {
+            faults = rules.validate_default(default, &place.path(), &mut self.budget);
+        }
+        self.errors.extend(faults);
     }
 }
 
@@ -192,8 +237,9 @@ fn has_unknown(
             match (schema.at("properties").get(name.as_str()), additional) {
                 (Some(property), _) => inner(value, Some(property), Around::Prunes),
                 (None, entry @ Value::Object(_)) => inner(value, Some(entry), Around::Prunes),
-                (None, _) if keeps => false,
+                // Whatever is in such a value goes, also where unknown fields are kept.
                 (None, Value::Bool(_)) => inner(value, None, Around::Prunes),
+                (None, _) if keeps => false,
                 (None, _) => true,
             }
         }),

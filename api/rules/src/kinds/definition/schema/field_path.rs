@@ -97,12 +97,14 @@ pub(in super::super) fn resolve<'a>(
     Ok((steps, schema))
 }
 
-/// The step `name` from `schema`. Entries of maps have any name; declared fields exclude them.
+/// The step `name` from `schema`. Entries of maps have any name; declared fields exclude them. Nothing is known of an entry of a map
+/// that has no schema for them.
 fn step<'a>(name: Cow<'a, str>, schema: &'a Value) -> Option<(FieldStep<'a>, &'a Value)> {
     let properties = schema.at("properties").as_object().filter(|properties| !properties.is_empty());
     match (properties, schema.at("additionalProperties")) {
         (Some(properties), _) => properties.get(name.as_ref()).map(|found| (FieldStep::Field(name), found)),
         (None, entry @ Value::Object(_)) => Some((FieldStep::Entry(name), entry)),
+        (None, Value::Bool(_)) => Some((FieldStep::Entry(name), &Value::Null)),
         (None, _) => None,
     }
 }
@@ -162,6 +164,7 @@ mod tests {
             "a": {"properties": {"b": {"type": "string"}, "it's": {"type": "integer"}}},
             "m": {"additionalProperties": {"type": "boolean"}},
             "l": {"items": {"type": "string"}},
+            "any": {"additionalProperties": true},
         }});
         let told = |path: &str, notation| match resolve(path, &schema, notation) {
             Ok((_, found)) => found.text("type").to_owned(),
@@ -172,6 +175,8 @@ mod tests {
             (".a['it\\'s']", "integer"),
             ("['m']['x.y']", "boolean"),
             (".m.any", "boolean"),
+            (".any.k", ""),
+            (".any.k.j", "does not refer to a valid field"),
             (".nope", "does not refer to a valid field"),
             (".l[0]", "expected single quoted string but got 0"),
             ("n", "expected [ or . but got: n"),

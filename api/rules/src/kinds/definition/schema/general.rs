@@ -1,11 +1,15 @@
 //! General rules: what no schema of a definition may use, and how its parts exclude each other.
+//!
+//! Owns which rules in expressions are not judged because of these errors, too.
+
+use std::collections::HashSet;
 
 use orch_schema::budget::{Numbered, count_step};
 use orch_schema::value::Value;
 
 use super::super::ratchet::Requirements;
 use super::place::Place;
-use super::walk::is_present;
+use super::walk::{is_present, is_unsupported};
 use super::{Extensions, lists, validations};
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors};
@@ -17,18 +21,30 @@ const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "st
 const NOT_SUPPORTED: [&str; 6] =
     ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
 
-/// Rules for `schema` and all schemas in it. `is_unsupported`: the schema uses what structural ones have no place for, so that no
-/// path in it is resolved.
+/// Rules for `schema` and all schemas in it, and the rules in expressions that are not judged because of their errors.
 pub(super) fn validate(
     schema: &Value,
     root: &Place<'_>,
     extensions: &Extensions,
     requirements: Requirements,
-    is_unsupported: bool,
-) -> FieldErrors {
-    let mut walk = Walk { extensions, requirements, is_unsupported, errors: FieldErrors::new() };
+) -> (FieldErrors, Hindered) {
+    let (errors, hindered) = (FieldErrors::new(), Hindered::default());
+    let mut walk = Walk { extensions, requirements, errors, hindered };
     walk.node(schema, root, Surroundings { is_root: true, ..Surroundings::default() });
-    walk.errors
+    (walk.errors, walk.hindered)
+}
+
+/// Lists of rules in expressions whose part, or a part below it, has an error of another kind: what they would be told for might be its
+/// consequence. They are known by where they stand in memory.
+#[derive(Debug, Default)]
+pub(super) struct Hindered(HashSet<*const Value>);
+
+impl Hindered {
+    /// Whether `rules` are among them.
+    pub(super) fn has(&self, rules: &[Value]) -> bool {
+        // set: it is one.
+        self.0.contains(&rules.as_ptr())
+    }
 }
 
 /// What the schemas above say about a schema.
@@ -67,39 +83,50 @@ const OBJECT_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 struct Walk<'a> {
     extensions: &'a Extensions,
     requirements: Requirements,
-    is_unsupported: bool,
     errors: FieldErrors,
+    hindered: Hindered,
 }
 
+/// Whether a schema uses what structural ones have no place for, itself or below: no path in it is resolved.
+type IsUnsupported = bool;
+
 impl Walk<'_> {
-    fn node(&mut self, schema: &Value, place: &Place<'_>, around: Surroundings) {
+    fn node(&mut self, schema: &Value, place: &Place<'_>, around: Surroundings) -> IsUnsupported {
         if !schema.is_object() || self.errors.is_full() || !count_step() {
-            return;
+            return false;
         }
+        let errors_before = self.errors.len();
         self.own_fields(schema, place, around);
+        let mut unsupported = is_unsupported(schema, self.extensions);
         let inside = Surroundings { is_root: false, ..around };
-        self.fields(schema, place, around);
-        self.node(schema.at("not"), &place.child("not"), inside);
+        unsupported |= self.fields(schema, place, around);
+        unsupported |= self.node(schema.at("not"), &place.child("not"), inside);
         for name in ["allOf", "oneOf", "anyOf"] {
-            self.list(schema.items(name), &place.child(name), inside);
+            unsupported |= self.list(schema.items(name), &place.child(name), inside);
         }
-        self.map(schema.at("definitions"), &place.child("definitions"), inside);
-        match schema.at("items") {
+        unsupported |= self.map(schema.at("definitions"), &place.child("definitions"), inside);
+        unsupported |= match schema.at("items") {
             Value::Array(items) => self.list(items, &place.child("items"), inside),
             item => self.node(item, &place.child("items"), inside),
-        }
-        self.map(schema.at("dependencies"), &place.child("dependencies"), inside);
+        };
+        unsupported |= self.map(schema.at("dependencies"), &place.child("dependencies"), inside);
         if schema.at(&self.extensions.preserve_unknown_fields) == &Value::Bool(false) {
             let place = place.child(&self.extensions.preserve_unknown_fields);
             self.errors.push(FieldError::invalid(place.path(), "false", "must be true or undefined"));
         }
         let (extensions, requirements) = (self.extensions, self.requirements);
         lists::validate(schema, place, extensions, requirements, &mut self.errors);
-        validations::validate(schema, place, extensions, self.is_unsupported, &mut self.errors);
+        validations::validate(schema, place, extensions, unsupported, &mut self.errors);
+        let rules = schema.items(&extensions.validations);
+        if self.errors.len() > errors_before && !rules.is_empty() {
+            self.hindered.0.insert(rules.as_ptr());
+        }
+        unsupported
     }
 
     /// The schemas of members.
-    fn fields(&mut self, schema: &Value, place: &Place<'_>, around: Surroundings) {
+    fn fields(&mut self, schema: &Value, place: &Place<'_>, around: Surroundings) -> IsUnsupported {
+        let mut unsupported = false;
         let inside = Surroundings { is_root: false, ..around };
         let properties = schema.at("properties");
         let additional = schema.at("additionalProperties");
@@ -113,9 +140,9 @@ impl Walk<'_> {
                 true => Some(NoDefaults::EntryOfMetadata),
                 false => around.refuses_defaults,
             };
-            self.node(additional, &place, Surroundings { refuses_defaults, ..inside });
+            unsupported |= self.node(additional, &place, Surroundings { refuses_defaults, ..inside });
         }
-        let Some(properties) = properties.as_object() else { return };
+        let Some(properties) = properties.as_object() else { return unsupported };
         let is_object = around.is_root || schema.flag(&self.extensions.embedded_resource);
         let parent = place.child("properties");
         for (name, property) in properties {
@@ -127,20 +154,25 @@ impl Walk<'_> {
                     inside.refuses_defaults = Some(NoDefaults::TopLevel(field));
                 }
             }
-            self.node(property, &parent.key(name), inside);
+            unsupported |= self.node(property, &parent.key(name), inside);
         }
+        unsupported
     }
 
-    fn list(&mut self, schemas: &[Value], place: &Place<'_>, inside: Surroundings) {
+    fn list(&mut self, schemas: &[Value], place: &Place<'_>, inside: Surroundings) -> IsUnsupported {
+        let mut unsupported = false;
         for (at, schema) in schemas.iter().numbered() {
-            self.node(schema, &place.index(at), inside);
+            unsupported |= self.node(schema, &place.index(at), inside);
         }
+        unsupported
     }
 
-    fn map(&mut self, schemas: &Value, place: &Place<'_>, inside: Surroundings) {
+    fn map(&mut self, schemas: &Value, place: &Place<'_>, inside: Surroundings) -> IsUnsupported {
+        let mut unsupported = false;
         for (name, schema) in schemas.as_object().into_iter().flatten() {
-            self.node(schema, &place.key(name), inside);
+            unsupported |= self.node(schema, &place.key(name), inside);
         }
+        unsupported
     }
 
     /// The rules for the fields of one schema.

@@ -1,18 +1,17 @@
 //! Rules of the schemas in a definition.
 //!
 //! Owns the judgement of one schema (`Judge`), in the reference's order: the root under a status sub-resource, then the structural
-//! rules, then (where these hold) its defaults, then the general rules, which are checked in any case, then (where all hold) the
-//! expressions of its rules, which `expression::rules` compiles.
+//! rules, then (where these hold) its defaults, then the general rules, which are checked in any case, then (where the structure and
+//! the defaults hold) the expressions of its rules, which `expression::rules` compiles: those of parts without another error.
 //!
 //! - `general`: what no schema may use, exclusions, types of lists and maps (`lists`), rules in expressions (`validations`)
 //! - `structural`: every field has a type; `nested` what may stand inside of `allOf` and its like, `completeness` that it is known outside
-//! - `defaults`: defaults are valid and have no unknown fields; `default_rules` that they keep rules in expressions
+//! - `defaults`: defaults are valid, have no unknown fields, and keep rules in expressions
 //! - `place` paths, `walk` all schemas inside of a schema, `field_path` paths to fields of objects, `patterns`, `formats`
 //!
 //! Invariant: a node is visited once by each of these, and a path is made only for an error: a path may be as long as the schema is
 //! deep, times the longest name.
 
-mod default_rules;
 mod defaults;
 pub(super) mod field_path;
 mod formats;
@@ -28,15 +27,17 @@ mod walk;
 use orch_proto::Brand;
 use orch_schema::value::Value;
 
+use super::conditions::Condition;
 use super::ratchet::Requirements;
-use crate::expression::rules::{RULE_STEPS_MAX, check_rules};
+use crate::expression::rules::{RULE_STEPS_MAX, RuleChecks, check_rules};
 use crate::expression::{Allowance, Exhausted};
 use crate::validate::tree::{Tree, is_unchanged, shown};
 use crate::validate::{FieldError, FieldErrors, Path};
-use defaults::UnknownFields;
+use defaults::{Rules, UnknownFields};
+use general::Hindered;
 use patterns::Patterns;
 use place::Place;
-pub(super) use walk::has_unsupported;
+use walk::has_unsupported;
 
 /// Names of the schema extensions, which carry the product's name.
 #[derive(Clone, Debug)]
@@ -148,42 +149,72 @@ impl<'a> Judge<'a> {
                 "nullable cannot be true at the root",
             ));
         }
-        let is_unsupported = has_unsupported(schema);
+        let (general, hindered) = general::validate(schema, &root, self.extensions, self.requirements);
+        let is_unsupported = has_unsupported(schema, self.extensions);
         if self.is_structural && !is_unsupported {
-            let mut found = structural::validate(schema, &root, self.extensions, &mut self.patterns);
-            if found.is_empty() && self.has_defaults {
-                let unknown_fields = match self.requirements.pruned_defaults {
-                    true => UnknownFields::Refused,
-                    false => UnknownFields::Allowed,
-                };
-                found = defaults::validate(schema, &root, self.extensions, unknown_fields);
+            let found = structural::validate(schema, &root, self.extensions, &mut self.patterns);
+            if found.is_empty() {
+                errors.extend(self.beyond_structure(schema, old, &root_path, general, &hindered));
+                return errors;
             }
             errors.extend(found);
         }
-        errors.extend(general::validate(schema, &root, self.extensions, self.requirements, is_unsupported));
+        errors.extend(general);
         if self.is_structural && is_unsupported && errors.is_empty() {
             // The one field that structural schemas have no place for and that no general rule refuses.
             let detail = "OpenAPIV3Schema 'schema' is not supported";
             errors.push(FieldError::invalid_str(root.path(), "", detail));
         }
-        // Expressions of a schema with other faults would be told of their consequences; those of a stored one were read.
-        if errors.is_empty() && old != Some(schema) {
-            errors.extend(self.expressions(schema, &root_path));
+        errors
+    }
+
+    /// The errors of a schema that is structural: those of defaults, then `general`, then, where no default has one, those of expressions.
+    fn beyond_structure(
+        &mut self,
+        schema: &Value,
+        old: Option<&Value>,
+        path: &Path,
+        general: FieldErrors,
+        hindered: &Hindered,
+    ) -> FieldErrors {
+        // Expressions of a stored schema were read. All are compiled within the bound before any is evaluated.
+        let is_new = old != Some(schema);
+        let told = is_new.then(|| self.expressions(schema, path, hindered)).transpose();
+        let mut errors = FieldErrors::new();
+        if self.has_defaults {
+            let unknown_fields = match self.requirements.pruned_defaults {
+                true => UnknownFields::Refused,
+                false => UnknownFields::Allowed,
+            };
+            let rules = if matches!(told, Ok(Some(_))) { Rules::Evaluated } else { Rules::Unread };
+            errors = defaults::validate(schema, &Place::root(path), self.extensions, unknown_fields, rules);
+        }
+        let has_wrong_defaults = !errors.is_empty();
+        errors.extend(general);
+        match told {
+            Ok(told) if !has_wrong_defaults => errors.extend(told.unwrap_or_default()),
+            Ok(_) => {}
+            Err(Exhausted) => {
+                errors.push(FieldError::forbidden(path.clone(), "the rules take too long to compile"));
+            }
         }
         errors
     }
 
     /// The errors of expressions in `schema`.
-    fn expressions(&mut self, schema: &Value, path: &Path) -> FieldErrors {
-        match check_rules(schema, path, self.brand, &mut self.rule_steps) {
-            Ok(errors) if errors.is_empty() && self.has_defaults => {
-                default_rules::validate(schema, &Place::root(path), self.brand)
-            }
-            Ok(errors) => errors,
-            Err(Exhausted) => {
-                FieldError::forbidden(path.clone(), "the rules take too long to compile").into()
-            }
-        }
+    fn expressions(
+        &mut self,
+        schema: &Value,
+        path: &Path,
+        hindered: &Hindered,
+    ) -> Result<FieldErrors, Exhausted> {
+        let checks = RuleChecks { is_judged: &|rules| !hindered.has(rules), charge: &mut self.rule_steps };
+        check_rules(schema, path, self.brand, checks)
+    }
+
+    /// Whether `schema` uses what structural ones have no place for.
+    pub(super) fn has_unsupported(&self, schema: &Value) -> bool {
+        has_unsupported(schema, self.extensions)
     }
 }
 
@@ -266,7 +297,7 @@ impl Breaches {
             found.map_keys |= !lists::complete_keys(schema, &root, extensions).is_empty();
         });
         let mut patterns = Patterns::new();
-        found.not_structural = has_unsupported(schema)
+        found.not_structural = has_unsupported(schema, extensions)
             || !structural::validate(schema, &root, extensions, &mut patterns).is_empty();
         found.unpruned_defaults = !found.not_structural && defaults::has_unpruned(schema, extensions);
         found
@@ -288,12 +319,11 @@ pub(super) fn warnings(old: Option<&Value>, new: &Value) -> Vec<String> {
     if old.is_some_and(is_same) { Vec::new() } else { formats::warnings(old, new) }
 }
 
-/// The errors of the schemas of a stored definition that are not structural, as its condition tells them; `None` where all are.
-pub fn non_structural(brand: &'static Brand, definition: &Value) -> Option<String> {
+/// The condition of a stored definition whose schemas are not structural; `None` where all are. The first schema that uses what structural
+/// ones have no place for is told alone.
+pub fn non_structural(brand: &'static Brand, definition: &Value) -> Option<Condition> {
     let spec = definition.at("spec");
     let extensions = Extensions::of(brand);
-    let versions = spec.items("versions");
-    let hoisted = super::hoist::Hoisted::of(versions);
     let mut patterns = Patterns::new();
     let mut errors = FieldErrors::new();
     let path = Path::new("spec");
@@ -301,20 +331,20 @@ pub fn non_structural(brand: &'static Brand, definition: &Value) -> Option<Strin
         let detail = "must be false";
         errors.push(FieldError::invalid(path.child("preserveUnknownFields"), "true", detail));
     }
-    let shown = if hoisted.schema { &versions[..versions.len().min(1)] } else { versions };
-    for (at, version) in shown.iter().enumerate() {
-        let path = match hoisted.schema {
-            true => path.child("validation"),
-            false => path.child("versions").index(at).child("schema"),
-        };
-        let (path, schema) = (path.child("openAPIV3Schema"), version.at("schema").at("openAPIV3Schema"));
-        let root = Place::root(&path);
-        if schema.is_null() || has_unsupported(schema) {
-            continue;
+    let versions = path.child("versions");
+    for (at, version) in spec.items("versions").iter().enumerate() {
+        let schema = version.at("schema").at("openAPIV3Schema");
+        if let Some(fault) = walk::first_unsupported(schema, &extensions) {
+            let name = version.text("name");
+            let told = format!("failed to check validation schema for version {name}: {fault}");
+            return Some(Condition::unchecked_structure(told));
         }
-        errors.extend(structural::validate(schema, &root, &extensions, &mut patterns));
+        if !schema.is_null() {
+            let path = versions.index(at).child("schema").child("openAPIV3Schema");
+            errors.extend(structural::validate(schema, &Place::root(&path), &extensions, &mut patterns));
+        }
     }
-    aggregate(&errors)
+    aggregate(&errors).map(Condition::non_structural)
 }
 
 /// All of `errors` in one text, as the reference joins them; `None`: there are none.

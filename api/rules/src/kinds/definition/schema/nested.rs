@@ -36,12 +36,20 @@ impl Exempt {
 fn is_int_or_string(any_of: &[Value]) -> bool {
     let says_only = |schema: &Value, kind: &str| {
         let mut names = schema.as_object().into_iter().flat_map(|fields| fields.keys());
-        // Fields that no structural schema keeps do not count.
-        let is_other = |name: &str| !matches!(name, "type" | "externalDocs" | "example");
         // once: the fields of one schema.
-        schema.text("type") == kind && !names.any(|name| is_other(name) && is_set(schema, name))
+        schema.text("type") == kind && !names.any(|name| name != "type" && is_stated(schema, name))
     };
     matches!(any_of, [integer, string] if says_only(integer, "integer") && says_only(string, "string"))
+}
+
+/// Whether `schema`, which stands inside, states the field `name`.
+fn is_stated(schema: &Value, name: &str) -> bool {
+    is_set(schema, name) && !is_false_schema(schema, name)
+}
+
+/// Whether `name` is `additionalProperties: false`, which states nothing inside, but still refuses values.
+fn is_false_schema(schema: &Value, name: &str) -> bool {
+    name == "additionalProperties" && schema.at(name) == &Value::Bool(false)
 }
 
 /// A walk through schemas inside, which adds to `errors`.
@@ -120,11 +128,11 @@ impl Walk<'_> {
             (&of.map_type, "undefined"),
             (&of.validations, "empty"),
         ] {
-            let is_stated = match wanted {
-                "undefined" => schema.has(name),
+            let is_refused = match wanted {
+                "undefined" => schema.has(name) && !is_false_schema(schema, name),
                 _ => is_set(schema, name),
             };
-            if is_stated {
+            if is_refused {
                 let detail = format!("must be {wanted} to be structural");
                 self.errors.push(FieldError::forbidden(place.child(name).path(), &detail));
             }

@@ -164,7 +164,7 @@ fn says_more(metadata: &Value) -> bool {
         names.is_none_or(|names| names.keys().all(|name| name == "name" || name == "generateName"));
     let fields = metadata.as_object().into_iter().flat_map(|fields| fields.keys());
     let matters = |name: &str| match name {
-        "type" | "default" | "externalDocs" | "example" | "$schema" => false,
+        "type" | "default" | "$schema" => false,
         "properties" => !only_names,
         _ => is_set(metadata, name),
     };

@@ -5,6 +5,7 @@
 use orch_schema::budget::count_step;
 use orch_schema::value::Value;
 
+use super::Extensions;
 use crate::validate::tree::{Tree, is_empty};
 
 /// Fields that hold one schema each, or none: `items` and `additionalProperties` have other forms, too.
@@ -53,17 +54,52 @@ pub(super) fn is_present(schema: &Value, name: &str) -> bool {
     is_set(schema, name) || (matches!(name, "$ref" | "dependencies") && !schema.at(name).is_null())
 }
 
-/// Fields that structural schemas have no place for.
+/// Fields that structural schemas have no place for, in the reference's order.
 const UNSUPPORTED: [&str; 7] =
-    ["id", "$schema", "$ref", "additionalItems", "patternProperties", "definitions", "dependencies"];
+    ["id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"];
+
+/// What the conversion of `schema` to a structural one ends with, in the reference's order; `None` where [`has_unsupported`] finds nothing.
+pub(super) fn first_unsupported(schema: &Value, extensions: &Extensions) -> Option<String> {
+    if !schema.is_object() || !count_step() {
+        return None;
+    }
+    // few: seven names.
+    if let Some(name) = UNSUPPORTED.into_iter().find(|name| is_set(schema, name)) {
+        let name = if name == "$schema" { "schema" } else { name };
+        return Some(format!("OpenAPIV3Schema '{name}' is not supported"));
+    }
+    let inside = |schema: &Value| first_unsupported(schema, extensions);
+    let junctors = ["allOf", "anyOf", "oneOf"];
+    let in_list = |name: &&str| schema.items(name).iter().find_map(inside);
+    let in_junctor = inside(schema.at("not")).or_else(|| junctors.iter().find_map(in_list));
+    if in_junctor.is_some() {
+        return in_junctor;
+    }
+    let preserves = &extensions.preserve_unknown_fields;
+    if schema.at(preserves) == &Value::Bool(false) {
+        return Some(format!("internal error: '{preserves}' must be true or undefined"));
+    }
+    if !schema.items("items").is_empty() {
+        return Some("OpenAPIV3Schema 'items' must be a schema, but is an array".to_owned());
+    }
+    let properties = schema.at("properties").as_object().into_iter().flatten();
+    inside(schema.at("items"))
+        .or_else(|| properties.map(|(_, property)| property).find_map(inside))
+        .or_else(|| inside(schema.at("additionalProperties")))
+}
 
 /// Whether the structural rules cannot be checked: the schema uses what they have no place for. The general rules refuse all of it but
 /// `$schema`.
-pub(in super::super) fn has_unsupported(schema: &Value) -> bool {
+pub(super) fn has_unsupported(schema: &Value, extensions: &Extensions) -> bool {
     let mut found = false;
-    each(schema, &mut |schema| {
-        // few: seven names.
-        found |= UNSUPPORTED.iter().any(|name| is_set(schema, name)) || schema.at("items").is_array();
-    });
+    each(schema, &mut |schema| found |= is_unsupported(schema, extensions));
     found
+}
+
+/// [`has_unsupported`] of `schema` itself, whatever the schemas in it use.
+pub(super) fn is_unsupported(schema: &Value, extensions: &Extensions) -> bool {
+    // few: seven names.
+    UNSUPPORTED.iter().any(|name| is_set(schema, name))
+        || !schema.items("items").is_empty()
+        || schema.at(&extensions.preserve_unknown_fields) == &Value::Bool(false)
 }

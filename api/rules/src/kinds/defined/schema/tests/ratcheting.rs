@@ -65,6 +65,20 @@ fn a_part_is_as_it_was_where_the_schema_says_so() {
 }
 
 #[test]
+fn kind_and_version_of_a_status_are_not_forgiven_while_it_changes() {
+    let name = json!({"type": "string", "pattern": "^[A-Z]"});
+    let status =
+        json!({"type": "object", "properties": {"kind": name, "other": name, "n": {"type": "integer"}}});
+    let constraints = compiled(&schema_of(json!({"status": status}))).constraints;
+    let object = |n: i64| json!({"metadata": {"name": "a"}, "status": {"kind": "x", "other": "y", "n": n}});
+    let told = |new: i64| {
+        let errors = constraints.validate_status(&object(new), &object(1));
+        errors.iter().map(|error| error.path.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!((told(1), told(2)), (vec![], vec!["status.kind".to_owned()]));
+}
+
+#[test]
 fn a_whole_object_is_as_it_was_only_where_its_metadata_are_declared() {
     let rule = json!([{"rule": "false", "message": "never"}]);
     let head = json!({"type": "string"});
