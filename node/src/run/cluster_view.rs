@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use orch_api::ambient::{Ambient, SystemAmbient, Timestamp};
 use orch_api::webhook::{Outage, Outages};
-use orch_raft::member::{AgreementStatus, MemberStatus, SpaceStatus, Status, SyncTimes};
+use orch_raft::member::{AgreementStatus, MemberStatus, REPORT_BYTES_MAX, SpaceStatus, Status, SyncTimes};
 use orch_raft::transport::{NodeId, Peer};
 use serde::Serialize;
 use serde_json::Value;
@@ -259,9 +259,16 @@ pub(super) struct OwnHealth {
 }
 
 impl OwnHealth {
-    /// The document that other members get for their statuses; empty where it cannot be made.
+    /// The document that other members get for their statuses; empty where it cannot be made. Of many dead webhooks it has as many as fit.
     pub(super) fn report(&self) -> Bytes {
-        serde_json::to_vec(&Report::of(self)).map(Bytes::from).unwrap_or_default()
+        let mut report = Report::of(self);
+        loop {
+            let bytes = serde_json::to_vec(&report).unwrap_or_default();
+            if bytes.len() <= REPORT_BYTES_MAX || report.dead_webhooks.is_empty() {
+                return Bytes::from(bytes);
+            }
+            report.dead_webhooks.truncate(report.dead_webhooks.len() / 2);
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use crate::member::log::SyncTimes;
 const MARKS_MAX: usize = 300;
 
 /// Most bytes of a report of another member: with some certificates and backups it has two thousand.
-pub(crate) const REPORT_BYTES_MAX: usize = 16 << 10;
+pub const REPORT_BYTES_MAX: usize = 16 << 10;
 
 /// The last contact with each other member, by id. `I` is the instant of the member's clock.
 pub(crate) struct Contacts<I> {

@@ -56,6 +56,7 @@ use self::agreement::Agreement;
 pub use self::agreement::AgreementStatus;
 use self::consensus::config;
 use self::contact::Contacts;
+pub use self::contact::REPORT_BYTES_MAX;
 use self::core::{Core, Raft, Stop};
 use self::counters::Counters;
 pub use self::counters::{Counts, DurationCounts};
