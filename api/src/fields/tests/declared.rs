@@ -103,3 +103,14 @@ fn a_value_that_changes_its_form_is_replaced_and_owned_by_who_changes_it() {
     };
     assert!(has(&compared.changed, &["v", "a"]) && has(&compared.changed, &["v"]), "{compared:?}");
 }
+
+#[test]
+fn an_atomic_map_of_unknown_members_is_owned_as_a_whole() {
+    let value = json!({"a": 1, "b": {"c": 2}});
+    let owned_of = |schema: &Value| owned(&applied(&kind(schema), None, &value).unwrap())["f:v"].clone();
+    let free = json!({"type": "object", "x-orch-preserve-unknown-fields": true});
+    assert_eq!(owned_of(&free), json!({"f:a": {}, "f:b": {"f:c": {}}}));
+    let atomic =
+        json!({"type": "object", "x-orch-preserve-unknown-fields": true, "x-orch-map-type": "atomic"});
+    assert_eq!(owned_of(&atomic), json!({}));
+}
