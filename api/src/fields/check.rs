@@ -65,6 +65,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         }
         let slot = slot.of_value(Some(value));
         match slot.value_type() {
+            _ if slot.applied() == Applied::Nothing => self.refuse("field not declared in schema"),
             // A format of texts takes the place of the type.
             ValueType::Scalar(_) if slot.applied() == Applied::Scalars => {
                 self.scalar(&Scalar::IntOrString, value);

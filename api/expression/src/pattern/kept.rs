@@ -77,14 +77,14 @@ impl KeptStates {
         }
         let input = Input::new(text).anchored(Anchored::No).earliest(true);
         let mut at = self.automaton.start_state_forward(states, &input).ok()?;
-        for &byte in text.as_bytes() {
+        for (place, &byte) in text.as_bytes().iter().enumerate() {
             if !self.is_known(states, at, byte) && !charge(of_state) {
                 return None;
             }
             at = self.automaton.next_state(states, at, byte).ok()?;
-            // A match is told one byte late.
             match at {
-                at if at.is_match() => return Some(true),
+                // A match is told one byte late. Inside of a character an empty one is none: the simulation decides.
+                at if at.is_match() => return text.is_char_boundary(place).then_some(true),
                 at if at.is_dead() => return Some(false),
                 at if at.is_quit() => return None,
                 _ => {}

@@ -227,9 +227,15 @@ fn texts_of_the_field_cost_a_large_pattern_little_once_its_states_are_there() {
 
 #[test]
 fn states_that_are_kept_answer_as_the_simulation_does() {
-    for pattern in
-        [HOSTS, r"^(\pL{1,30})?$", r"\pL{40}|\d{3}", r"(?i)ä{1,400}$", r"\b\pL{30,60}\b", r"^$|\pS{60}"]
-    {
+    for pattern in [
+        HOSTS,
+        r"^(\pL{1,30})?$",
+        r"\pL{40}|\d{3}",
+        r"(?i)ä{1,400}$",
+        r"\b\pL{30,60}\b",
+        r"^$|\pS{60}",
+        r"\B|\pL{60}",
+    ] {
         let met = met(pattern);
         assert!(met.states.is_some(), "{pattern}");
         for text in [
@@ -245,6 +251,7 @@ fn states_that_are_kept_answer_as_the_simulation_does() {
             "route-1.example.com",
             "\u{1f600}",
             "a\u{0}b",
+            "aéa",
             "ä\u{301}.example",
             &"a".repeat(64),
             &"ä".repeat(64),

@@ -71,6 +71,8 @@ pub enum Applied {
     Scalars,
     /// Objects: nothing is known of their members.
     Objects,
+    /// None: the schema allows no such member.
+    Nothing,
     /// Any: the schema names no type. A value of another form than that of the place's type is owned as content without a type.
     Any,
 }

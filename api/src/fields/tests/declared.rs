@@ -48,6 +48,7 @@ fn an_apply_takes_what_the_schema_leaves_open_and_the_rules_refuse_it() {
     let free = json!({"type": "object", "x-orch-preserve-unknown-fields": true});
     let object = json!({"type": "object"});
     let any_values = json!({"type": "object", "additionalProperties": true});
+    let no_values = json!({"type": "object", "additionalProperties": false});
     let member = |name: &str| json!({"f:v": {name: {}}});
     let expected = |form: &str| Err(format!(".v: expected {form}, got "));
     for (schema, value, found) in [
@@ -72,6 +73,8 @@ fn an_apply_takes_what_the_schema_leaves_open_and_the_rules_refuse_it() {
         (&any_values, json!({"k": "x"}), Ok(member("f:k"))),
         (&any_values, json!({"k": {"b": 1}}), Ok(json!({"f:v": {"f:k": {".": {}, "f:b": {}}}}))),
         (&any_values, json!("x"), expected("map")),
+        (&no_values, json!({"k": {"b": 1}}), Err(".v.k: field not declared in schema".to_owned())),
+        (&no_values, json!({}), Ok(json!({"f:v": {}}))),
     ] {
         let kind = kind(schema);
         match (applied(&kind, None, &value), found) {
@@ -109,7 +112,7 @@ fn an_atomic_map_of_unknown_members_is_owned_as_a_whole() {
     let value = json!({"a": 1, "b": {"c": 2}});
     let owned_of = |schema: &Value| owned(&applied(&kind(schema), None, &value).unwrap())["f:v"].clone();
     let free = json!({"type": "object", "x-orch-preserve-unknown-fields": true});
-    assert_eq!(owned_of(&free), json!({"f:a": {}, "f:b": {"f:c": {}}}));
+    assert_eq!(owned_of(&free), json!({"f:a": {}, "f:b": {".": {}, "f:c": {}}}));
     let atomic =
         json!({"type": "object", "x-orch-preserve-unknown-fields": true, "x-orch-map-type": "atomic"});
     assert_eq!(owned_of(&atomic), json!({}));

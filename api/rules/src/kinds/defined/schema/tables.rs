@@ -159,7 +159,7 @@ impl<'b> Tables<'b> {
             ("object" | "", additional @ (Additional::Any | Additional::Forbidden)) => {
                 let value = self.closed_type();
                 let is_any = matches!(additional, Additional::Any);
-                let applied = if is_any { Applied::Any } else { Applied::OfType };
+                let applied = if is_any { Applied::Any } else { Applied::Nothing };
                 let member = Member { value, nullable: true, default: None, keeps_unknown: false, applied };
                 Ok(ValueType::Map { value: Box::new(ValueType::Member(Box::new(member))), atomic })
             }

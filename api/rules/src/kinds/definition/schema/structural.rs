@@ -95,7 +95,7 @@ impl Walk<'_> {
         if level == Level::Root && !kind.is_empty() && kind != "object" {
             self.errors.push(FieldError::invalid_str(type_path(), kind, "must be object at the root"));
         }
-        if kind == "array" && schema.at("items").is_null() {
+        if kind == "array" && !schema.at("items").is_object() {
             self.errors.push(FieldError::required(place.child("items").path(), "must be specified"));
         }
         if schema.has("additionalProperties") {

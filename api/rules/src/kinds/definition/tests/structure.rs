@@ -78,3 +78,10 @@ fn the_condition_of_a_stored_schema_names_its_version() {
     let fault = "internal error: 'x-orch-preserve-unknown-fields' must be true or undefined";
     assert_eq!(told(schema), failed(fault));
 }
+
+#[test]
+fn an_empty_list_of_items_is_none() {
+    let told =
+        refusals(widgets(json!({"type": "object", "properties": {"l": {"type": "array", "items": []}}})));
+    assert_eq!(told, [format!("{ROOT}.properties[l].items: Required value: must be specified")]);
+}
