@@ -111,9 +111,7 @@ impl<'b> Tables<'b> {
             field.nullable = node.is_nullable();
             field.required = required.contains(name);
             field.default = default_of(node).map(Box::new);
-            if matches!(field.value.plain(), ValueType::Untyped) && node.extension("map-type") == "atomic" {
-                field.atomic = Some(true);
-            }
+            field.atomic = (node.extension("map-type") == "atomic").then_some(true);
             fields.push(field);
         }
         Ok(fields)
