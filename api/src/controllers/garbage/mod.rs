@@ -93,7 +93,7 @@ pub(super) async fn run<S: Store>(
     sightings: &Arc<Mutex<Sightings>>,
 ) -> Result<Infallible, ApiError> {
     client.newest().await?;
-    sightings.lock().resume(client.store().elapsed());
+    sightings.lock().resume();
     let holds = Holds::default();
     elsewhere::begin(client, &holds).await;
     let here = Box::pin(collect(client, &holds, sightings));

@@ -4,23 +4,18 @@
 //! restored, was reinstalled or lies, and an owner that is yet to come, take no dependents along. One that was seen with the finalizer
 //! `orphan`, or first seen while it was being deleted otherwise than in the foreground, never counts as gone.
 //!
-//! A process that leads again goes on with what it saw, unless it has not looked for [`BLIND_MAX`]: an owner may have gone with `orphan`
-//! since, which another leader saw.
+//! A process that begins to lead, or begins again after an error, keeps of what it saw only the owners that orphan: another member may have
+//! led meanwhile, and seen an owner with `orphan` that this one saw without.
 //!
 //! The bound is that of [`SIGHTINGS_MAX`]; dependents of owners beyond it stay.
 
 use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
 
 use super::remote_owners::{Answer, Question};
 use crate::follow::Digest;
 
 /// Owners that are remembered, of 60 bytes each.
 const SIGHTINGS_MAX: usize = 1 << 16;
-
-/// Longest time without a look after which sightings still count: that between two looks of one leader, of which the second takes all of
-/// its time.
-const BLIND_MAX: Duration = Duration::from_secs(120);
 
 /// How an owner was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,22 +33,14 @@ pub(in crate::controllers) struct Sightings {
     seen: HashMap<Digest, Sighting>,
     /// The same, oldest first.
     order: VecDeque<Digest>,
-    /// When this process looked last, on the clock of the store's sleep.
-    looked: Duration,
 }
 
 impl Sightings {
-    /// Begins a time of leading at `now`.
-    pub(super) fn resume(&mut self, now: Duration) {
-        if now.saturating_sub(self.looked) > BLIND_MAX {
-            self.seen.clear();
-            self.order.clear();
-        }
-    }
-
-    /// Notes that all servers were looked at.
-    pub(super) fn note_look(&mut self, now: Duration) {
-        self.looked = now;
+    /// Begins a time of leading: what was seen before it takes no dependents along.
+    pub(super) fn resume(&mut self) {
+        let Sightings { seen, order } = self;
+        seen.retain(|_, sighting| *sighting == Sighting::Orphaning);
+        order.retain(|digest| seen.contains_key(digest));
     }
 
     /// Takes in the answer to `question`.
@@ -140,14 +127,17 @@ mod tests {
     }
 
     #[test]
-    fn sightings_outlive_a_short_time_in_which_another_process_leads() {
+    fn a_time_of_leading_begins_with_the_owners_that_orphan_alone() {
         let mut sightings = Sightings::default();
-        sightings.resume(Duration::from_secs(1_000));
         sightings.note(&question("v1.x", "n"), &found("a", LIVE));
-        sightings.note_look(Duration::from_secs(1_000));
-        sightings.resume(Duration::from_secs(1_000) + BLIND_MAX);
+        sightings.note(&question("v1.x", "n"), &found("b", ORPHANING));
         assert!(sightings.took_along(&question("v1.x", "n"), "a"));
-        sightings.resume(Duration::from_secs(1_001) + BLIND_MAX);
-        assert!(!sightings.took_along(&question("v1.x", "n"), "a"), "it may have orphaned since");
+        sightings.resume();
+        assert!(!sightings.took_along(&question("v1.x", "n"), "a"), "another leader may have seen it orphaning");
+        assert_eq!((sightings.order.len(), sightings.seen.len()), (1, 1));
+        sightings.note(&question("v1.x", "n"), &found("a", LIVE));
+        sightings.note(&question("v1.x", "n"), &found("b", FOREGROUND));
+        assert!(sightings.took_along(&question("v1.x", "n"), "a"));
+        assert!(!sightings.took_along(&question("v1.x", "n"), "b"), "it orphaned before");
     }
 }
