@@ -165,7 +165,7 @@ impl RemoteOwners {
 
     /// Whether the owner `uid`, which is not where `question` looks for it, takes its dependents along.
     pub(super) fn took_along(&self, question: &Question, uid: &str) -> bool {
-        self.sightings.lock().took_along(question, uid)
+        self.sightings.lock().took_along(question, uid, self.now)
     }
 
     /// Shares what others saw, and what is seen here.
@@ -198,7 +198,7 @@ impl RemoteOwners {
     pub(super) fn end(&mut self, answers: Vec<(Question, Answer)>, as_of: Revision, now: Duration) {
         for (question, answer) in answers {
             self.end_one(&question, now);
-            self.sightings.lock().note(&question, &answer);
+            self.sightings.lock().note(&question, &answer, now);
             self.known.insert(question, Known { answer, as_of, at: now });
         }
     }

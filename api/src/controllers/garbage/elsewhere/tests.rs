@@ -587,20 +587,20 @@ async fn a_silent_resource_has_its_next_turn_behind_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_owners_of_a_page_are_asked_for_in_the_course_of_looks() {
+async fn all_owners_of_a_page_are_asked_for_in_one_look() {
     let scene = Scene::new().await;
     let owner = |at: usize| format!("owner-{at:03}");
     let owners = (0..128).map(|at| widget(&owner(at), &[]));
     let of = |at: usize| [widget_owner(&owner(at), &format!("u-{}", owner(at)))];
     let dependents = (0..128).map(|at| widget(&format!("of-{at:03}"), &of(at)));
     scene.keep(&owners.chain(dependents).collect::<Vec<_>>());
-    // One page of owners, and one of dependents: twice as many questions as a page may ask.
+    // One page of owners, and one of dependents.
     *scene.server.page_objects.lock() = 128;
     scene
         .run(async {
-            scene.wait(8 * LOOK).await;
+            scene.wait(2 * LOOK).await;
             scene.server.objects.lock().drain(..128);
-            scene.wait(8 * LOOK).await;
+            scene.wait(2 * LOOK).await;
             assert_eq!(scene.server.objects.lock().len(), 0);
         })
         .await;
@@ -637,6 +637,26 @@ async fn questions_to_a_silent_server_leave_places_to_others() {
     let patience = Duration::from_secs(2);
     asking.ask_all(&client, (0..64).map(asked).collect(), patience).await;
     assert_eq!(client.store().elapsed() - began, Duration::from_secs(7), "a page waits no longer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_went_while_its_server_was_away_takes_nothing_along() {
+    let scene = Scene::new().await;
+    scene.keep(&[widget("a", &[]), widget("there", &[widget_owner("a", "u-a")])]);
+    let secret = json!({"metadata": {"name": "here", "ownerReferences": [widget_owner("a", "u-a")]}});
+    scene.fixture.create("secrets", "n", secret).await;
+    scene
+        .run(async {
+            scene.wait(LOOK).await;
+            *scene.server.mood.lock() = Mood::Hangs;
+            scene.wait(5 * LOOK).await;
+            scene.server.objects.lock().remove(0);
+            *scene.server.mood.lock() = Mood::Serves;
+            scene.wait(5 * LOOK).await;
+            assert!(scene.server.writes().is_empty(), "it may have orphaned: {:?}", scene.server.writes());
+            assert!(scene.fixture.exists("secrets", "n/here"));
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
