@@ -25,7 +25,8 @@ use crate::registry::Registry;
 /// Time after which dependents of such owners are looked at again. The reference hears of the end of an owner by a watch.
 pub(super) const AGAIN: Duration = Duration::from_secs(60);
 
-/// Wait of a dependent whose questions another one is asking already.
+/// Shortest wait of a dependent whose questions another one is asking already. It waits for as long as those have been under way: twice as
+/// long each time.
 const ASKED_ALREADY: Duration = Duration::from_millis(100);
 
 /// Questions to one server that are under way, or wait for a place, from which on further dependents wait: a quarter of the objects that the
@@ -35,7 +36,7 @@ const UNDER_WAY_MAX: usize = 128;
 /// Assumed time of a question to a server that has not answered one yet.
 const TOOK: Duration = Duration::from_secs(1);
 
-/// Longest wait of a dependent for a server that has [`UNDER_WAY_MAX`] questions.
+/// Longest wait of a dependent for a question that is under way, or for a server that has [`UNDER_WAY_MAX`] of them.
 const BUSY_MAX: Duration = Duration::from_secs(10);
 
 /// Time for which an answer is kept, for the other dependents of the owner.
@@ -178,7 +179,8 @@ impl RemoteOwners {
         let (mut begun, mut wait) = (questions, ASKED_ALREADY);
         // set: questions.
         begun.retain(|(_, question)| {
-            if self.under_way.contains_key(question) {
+            if let Some(began) = self.under_way.get(question) {
+                wait = wait.max(self.now.saturating_sub(*began).min(BUSY_MAX));
                 return false;
             }
             let load = self.loads.entry(question.server.clone());
@@ -260,5 +262,18 @@ mod tests {
         owners.end(vec![(ended, Answer::Unknown)], Revision(1), Duration::from_secs(5));
         assert!(is_begun(owners.begin(asked("v1.slow", "more"))));
         assert_eq!(owners.begin(asked("v1.slow", "yet-more")), Begun::After(Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn dependents_of_an_owner_that_is_asked_for_wait_longer_each_time() {
+        let (mut owners, mut looks) = (RemoteOwners::default(), 0);
+        owners.begin(asked("v1.slow", "w"));
+        while owners.now < Duration::from_secs(300) {
+            let Begun::After(wait) = owners.begin(asked("v1.slow", "w")) else { panic!("it is asked twice") };
+            assert!((ASKED_ALREADY..=BUSY_MAX).contains(&wait), "{wait:?}");
+            owners.now += wait;
+            looks += 1;
+        }
+        assert!(looks < 50, "{looks}");
     }
 }
