@@ -7,7 +7,8 @@
 //!
 //! Invariant: an answer counts for a dependent only if the dependent was stored, as it is, before the question: an object of
 //! the owner's name may have been made since an older answer.
-//! Invariant: a slow server has a part of the collector's work at most ([`UNDER_WAY_MAX`]).
+//! Invariant: a slow server has a part of the questions at most ([`UNDER_WAY_MAX`] of [`UNDER_WAY_ALL_MAX`]), and objects that only ask take no
+//! room of others ([`super::UnderWay`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -29,9 +30,11 @@ pub(super) const AGAIN: Duration = Duration::from_secs(60);
 /// long each time.
 const ASKED_ALREADY: Duration = Duration::from_millis(100);
 
-/// Questions to one server that are under way, or wait for a place, from which on further dependents wait: a quarter of the objects that the
-/// collector works on at a time.
+/// Questions to one server that are under way, or wait for a place, from which on further dependents wait.
 const UNDER_WAY_MAX: usize = 128;
+
+/// The same to all servers: eight slow ones have them all.
+const UNDER_WAY_ALL_MAX: usize = 1024;
 
 /// Assumed time of a question to a server that has not answered one yet.
 const TOOK: Duration = Duration::from_secs(1);
@@ -183,6 +186,10 @@ impl RemoteOwners {
                 wait = wait.max(self.now.saturating_sub(*began).min(BUSY_MAX));
                 return false;
             }
+            if self.under_way.len() >= UNDER_WAY_ALL_MAX {
+                wait = wait.max(TOOK);
+                return false;
+            }
             let load = self.loads.entry(question.server.clone());
             let load = load.or_insert(Load { under_way: 0, took: TOOK });
             if load.under_way >= UNDER_WAY_MAX {
@@ -275,5 +282,16 @@ mod tests {
             looks += 1;
         }
         assert!(looks < 50, "{looks}");
+    }
+
+    #[test]
+    fn questions_to_all_servers_are_bounded() {
+        let mut owners = RemoteOwners::default();
+        let servers = (0..UNDER_WAY_ALL_MAX).map(|at| format!("v{}.slow", at / UNDER_WAY_MAX));
+        for (at, server) in servers.enumerate() {
+            assert!(matches!(owners.begin(asked(&server, &at.to_string())), Begun::Ask(_)));
+        }
+        assert_eq!(owners.begin(asked("v1.fast", "a")), Begun::After(TOOK));
+        assert!(!owners.loads.contains_key("v1.fast"));
     }
 }
