@@ -38,6 +38,8 @@ pub(super) enum Barred {
     Refused,
     /// The owner is one of the objects that do not move.
     Stays,
+    /// The target does not serve the owner's kind: its collector looks for the owner as soon as it does.
+    Unserved,
 }
 
 /// The objects that were brought.
@@ -217,6 +219,11 @@ impl Copied {
     /// Notes that the owner of this uid is one of the objects that do not move.
     pub(super) fn note_staying(&mut self, uid: &str) {
         self.barred.insert(uid.to_owned(), Barred::Stays);
+    }
+
+    /// Notes that the target does not serve the kind of the owner of this uid.
+    pub(super) fn note_unserved(&mut self, uid: &str) {
+        self.barred.insert(uid.to_owned(), Barred::Unserved);
     }
 
     /// Notes that the source does not have the owner of this uid.

@@ -109,14 +109,16 @@ impl Move<'_> {
     /// # Errors
     /// A server gives no answer.
     pub(super) async fn survey(&self, survey: Survey) -> anyhow::Result<()> {
-        let deadline = Instant::now() + SERVED_MAX;
+        let began = Instant::now();
+        let deadline = began + SERVED_MAX;
         let mut served = discover(&self.source).await?;
         served.declare(&self.declared.lock());
         loop {
             let names = discover(&self.target).await?;
             let shared = served.kinds().iter().filter_map(|kind| names.shared(kind, &served));
             let shared = shared.map(|kind| (kind.id(), kind)).collect();
-            let kinds = Kinds { all: served.kinds().to_vec(), shared };
+            let elsewhere = served.elsewhere.clone();
+            let kinds = Kinds { all: served.kinds().to_vec(), shared, elsewhere, asked: Some(began) };
             // A definition that the target refused never comes into force.
             let is_awaited = {
                 let (copied, definitions) = (self.copied.lock(), definitions_id(self.brand));
@@ -126,7 +128,11 @@ impl Move<'_> {
             };
             let is_late = self.is_trial() || Instant::now() > deadline;
             if survey == Survey::Now || !is_awaited || is_late {
-                *self.kinds.lock() = kinds;
+                let mut known = self.kinds.lock();
+                // Another survey beside this one may have asked later.
+                if known.asked <= kinds.asked {
+                    *known = kinds;
+                }
                 return Ok(());
             }
             sleep(LOOK_EVERY).await;

@@ -12,11 +12,11 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Move;
-use super::copy::is_namespaces;
+use super::copy::{Survey, is_namespaces};
 use super::kinds::{Kind, definitions_id, place_of};
 use super::owners::Owner;
 use super::sending::Owners;
-use super::waiting::{Pending, Waiting};
+use super::waiting::{Found, Pending, Waiting};
 use crate::admin::open_stream;
 
 /// Longest life of a watch, in seconds: the source ends it, and the next one goes on.
@@ -27,6 +27,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(WATCH_S + 60);
 const EVENT_BYTES_MAX: usize = 16 << 20;
 /// Longest wait for the events of owners that the source has; then they are copied first.
 const COMING_MAX: Duration = Duration::from_secs(5);
+/// Longest wait until the target serves the kind of an owner by its definition, which takes milliseconds as a rule.
+const IN_FORCE_MAX: Duration = Duration::from_secs(20);
 /// Longest wait for a namespace, without which the object would be refused: its watch may have to be begun anew.
 const HOME_MAX: Duration = Duration::from_secs(60);
 /// Between two looks whether they came.
@@ -146,14 +148,24 @@ impl Move<'_> {
             if self.copied.lock().barrier(&unsettled).is_some() {
                 return Ok(false);
             }
-            // The books say what became of the search: an owner that is found is on its way.
-            let is_coming = self.find(owner, namespace).await?.is_some();
+            // A kind may have come with its first objects, behind the last survey.
+            if !self.kinds.lock().knows(owner) {
+                self.survey(Survey::Now).await?;
+            }
+            let found = self.find(owner, namespace).await?;
             let is_settled = self.copied.lock().are_settled(std::slice::from_ref(owner));
             if is_settled {
                 continue;
             }
-            if !is_coming {
-                return Ok(false);
+            match found {
+                // It is on its way.
+                Found::Moving(_) => {}
+                Found::Unserved(id) if began.elapsed() < IN_FORCE_MAX && self.comes_into_force(&id).await? => {
+                    self.is_declared.notify_one();
+                    sleep(ASK_EVERY).await;
+                    continue;
+                }
+                Found::Unserved(_) | Found::Gone => return Ok(false),
             }
             while !self.copied.lock().are_present(std::slice::from_ref(owner)) {
                 if began.elapsed() > COMING_MAX {
@@ -162,6 +174,16 @@ impl Move<'_> {
                 sleep(LOOK_EVERY).await;
             }
         }
+    }
+
+    /// Whether the source has a definition of the kind called `id`, which the target has not refused.
+    async fn comes_into_force(&self, id: &str) -> anyhow::Result<bool> {
+        let Some(definitions) = self.kind(&definitions_id(self.brand)) else { return Ok(false) };
+        let at = (definitions.id(), id.to_owned());
+        if self.copied.lock().refusals().contains_key(&at) {
+            return Ok(false);
+        }
+        Ok(self.source.document(&definitions.path_of(id)).await?.is_some())
     }
 
     /// Waits until `namespace` is at the target.

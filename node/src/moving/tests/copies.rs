@@ -155,6 +155,25 @@ async fn a_refused_definition_does_not_keep_others_from_being_waited_for() {
 }
 
 #[tokio::test]
+async fn what_an_object_of_an_unserved_kind_owns_waits_for_the_kind() {
+    let clusters = Clusters::start().await;
+    let (source, target) = (&clusters.source, &clusters.target);
+    source.put(DEFINITIONS, definition("bad", "u-bad"));
+    source.put("bad.example.com", map("n/x", "u-x", "v"));
+    source.put("configmaps", owned(map("n/of-x", "u-1", "v"), ("example.com/v1", "Kind-bad", "x", "u-x")));
+    source.put("configmaps", owned(map("n/of-none", "u-2", "v"), ("example.com/v1", "Kind-no", "y", "u-y")));
+    refuse(target, "customresourcedefinitions/bad.");
+    let (code, told) = clusters.copy().await;
+    assert_eq!((code, target.uid("configmaps", "n/of-x")), (3, None), "{told}");
+    assert!(told.contains("configmaps n/of-x REFUSED: the target does not serve"), "{told}");
+    assert!(target.uid("configmaps", "n/of-none").is_some(), "the source does not serve the kind either");
+    target.end_script();
+    target.forget_calls();
+    let (code, told) = clusters.copy().await;
+    assert_eq!((code, sent(&clusters)[1..].to_vec()), (0, vec!["x".to_owned(), "of-x".to_owned()]), "{told}");
+}
+
+#[tokio::test]
 async fn a_list_that_the_source_forgets_goes_on_and_its_objects_are_sent_once() {
     let clusters = Clusters::start().await;
     let (source, target) = (&clusters.source, &clusters.target);

@@ -80,6 +80,26 @@ async fn a_definition_that_is_made_again_while_it_is_followed_is_replaced_with_i
 }
 
 #[tokio::test]
+async fn what_comes_with_the_definition_of_its_owner_is_sent_after_the_owner() {
+    let clusters = Clusters::start().await;
+    let (source, target) = (&clusters.source, &clusters.target);
+    let changes = async {
+        until_followed(&clusters, "first").await;
+        *target.delay.lock() = 3;
+        source.put(DEFINITIONS, definition("widgets", "u-d"));
+        source.put("widgets.example.com", map("n/w", "u-w", "v"));
+        let owner = ("example.com/v1", "Kind-widgets", "w", "u-w");
+        source.put("configmaps", owned(map("n/of-w", "u-1", "v"), owner));
+        clusters.until_target_has("configmaps", "n/of-w", Some("u-1")).await;
+        let puts = target.calls("PUT ");
+        let at = |part: &str| puts.iter().position(|call| call.contains(part));
+        assert!(at("widgets/w?").is_some() && at("widgets/w?") < at("configmaps/of-w?"), "{puts:?}");
+    };
+    let (code, told) = clusters.follow(changes).await.unwrap();
+    assert_eq!(code, 0, "{told}");
+}
+
+#[tokio::test]
 async fn a_refusal_of_the_user_for_a_moment_is_waited_for() {
     let clusters = Clusters::start().await;
     let (source, target) = (&clusters.source, &clusters.target);
