@@ -50,6 +50,16 @@ pub(super) enum Ended {
     Undeclared,
 }
 
+/// What became of the wait for a namespace.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Home {
+    There,
+    /// It did not come in time, or the target refused it.
+    Missing,
+    /// The source has no such namespace, or is deleting it.
+    Gone,
+}
+
 impl Move<'_> {
     /// Copies the changes of one watch of `kind` from `version` on.
     pub(super) async fn watch_once(
@@ -112,7 +122,10 @@ impl Move<'_> {
             return Ok(());
         }
         let later = Waiting::of(self.brand, kind, &object);
-        self.wait_for_home(kind, later.namespace()).await;
+        // What is in no namespace of the source any more is gone, or goes: its end follows.
+        if self.wait_for_home(kind, later.namespace()).await? == Home::Gone {
+            return Ok(());
+        }
         if self.have_owners_come(&later.owners, later.namespace()).await? {
             self.send_object(kind, id, object, Owners::Kept).await?;
         } else {
@@ -186,12 +199,30 @@ impl Move<'_> {
         Ok(self.source.document(&definitions.path_of(id)).await?.is_some())
     }
 
-    /// Waits until `namespace` is at the target.
-    async fn wait_for_home(&self, kind: &Kind, namespace: &str) {
-        let began = Instant::now();
-        while !self.copied.lock().has_home(kind, namespace) && began.elapsed() < HOME_MAX {
+    /// Waits until `namespace` is at the target, as long as it is on its way there.
+    async fn wait_for_home(&self, kind: &Kind, namespace: &str) -> anyhow::Result<Home> {
+        let (began, mut next_question) = (Instant::now(), Instant::now() + LOOK_EVERY);
+        let at = ("namespaces".to_owned(), namespace.to_owned());
+        while began.elapsed() < HOME_MAX {
+            {
+                let copied = self.copied.lock();
+                if copied.has_home(kind, namespace) {
+                    return Ok(Home::There);
+                }
+                if copied.refusals().contains_key(&at) {
+                    return Ok(Home::Missing);
+                }
+            }
+            if Instant::now() >= next_question {
+                let found = self.source.document(&format!("/api/v1/namespaces/{namespace}")).await?;
+                if found.is_none_or(|found| found["metadata"]["deletionTimestamp"].is_string()) {
+                    return Ok(Home::Gone);
+                }
+                next_question = Instant::now() + ASK_EVERY;
+            }
             sleep(LOOK_EVERY).await;
         }
+        Ok(Home::Missing)
     }
 
     /// Waits until the target serves `kind` by its new definition, as long as the source has one.
@@ -212,11 +243,12 @@ impl Move<'_> {
     }
 
     /// Waits until the namespaces of listed objects that wait are at the target: they come over the watch of namespaces.
-    pub(super) async fn wait_for_homes(&self, kind: &Kind, waiting: &[Waiting]) {
+    pub(super) async fn wait_for_homes(&self, kind: &Kind, waiting: &[Waiting]) -> anyhow::Result<()> {
         let homes: BTreeSet<&str> = waiting.iter().map(Waiting::namespace).collect();
         for namespace in homes {
-            self.wait_for_home(kind, namespace).await;
+            self.wait_for_home(kind, namespace).await?;
         }
+        Ok(())
     }
 }
 
