@@ -173,6 +173,11 @@ impl Copied {
         self.uid_at(at).is_some_and(|uid| self.present.contains(&uid))
     }
 
+    /// Whether the object of `uid` was brought to `place`.
+    pub(super) fn has_at(&self, at: (&str, &str), uid: &str) -> bool {
+        self.uid_at(at).is_some_and(|brought| brought == uid)
+    }
+
     /// Whether another object than that of `uid` was brought to `place`.
     pub(super) fn has_other_at(&self, (kind, place): (&str, &str), uid: &str) -> bool {
         self.places.get(kind).and_then(|places| places.get(place)).is_some_and(|before| before != uid)

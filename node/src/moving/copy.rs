@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::journal::kind_line;
 use super::kinds::{Kind, definitions_id, discover, place_of};
+use super::sending::uid_of;
 use super::servers::{Cursor, RESTARTS_MAX, UNDER_WAY_MAX};
 use super::waiting::{Pending, Waiting};
 use super::{Kinds, Move, left_out};
@@ -301,11 +302,21 @@ impl Move<'_> {
         Ok(())
     }
 
-    /// Removes the objects of `kind` that were brought, and the source's list lacks.
+    /// Removes the objects of `kind` that were brought, and the source's list lacks. One that was copied ahead of its event is newer than
+    /// the list: the source is asked.
     async fn remove_unlisted(&self, kind: &Kind, id: &str, listed: &HashSet<String>) -> anyhow::Result<()> {
         let missing = self.copied.lock().missing_in(id, listed);
-        for place in missing {
-            self.apply_removal(kind, id, &place).await?;
+        let questions = missing.iter().map(|place| async move {
+            let found = self.source.document(&kind.path_of(place)).await?;
+            let stays = found.is_some_and(|found| {
+                let is_it = self.copied.lock().has_at((id, place), uid_of(&found));
+                is_it && self.reason_to_stay(kind, &found).is_none()
+            });
+            anyhow::Ok((!stays).then_some(place))
+        });
+        let gone: Vec<_> = stream::iter(questions).buffer_unordered(UNDER_WAY_MAX).try_collect().await?;
+        for place in gone.into_iter().flatten() {
+            self.apply_removal(kind, id, place).await?;
         }
         Ok(())
     }

@@ -26,6 +26,14 @@ pub(super) enum Owners {
     Omitted,
 }
 
+/// Whether an object can be sent to its place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Free,
+    /// One that the source made after it is there.
+    Newer,
+}
+
 impl Move<'_> {
     fn modes(&self) -> (Trial, Namesakes) {
         let trial = if self.is_trial() { Trial::Dry } else { Trial::Real };
@@ -39,11 +47,14 @@ impl Move<'_> {
 
     /// Sends `objects`, many at once.
     pub(super) async fn send(&self, kind: &Kind, id: &str, objects: Vec<Value>) -> anyhow::Result<()> {
-        for object in &objects {
-            self.make_way(kind, id, &place_of(object), uid_of(object)).await?;
+        let mut newest = Vec::new();
+        for object in objects {
+            if self.make_way(kind, id, &place_of(&object), uid_of(&object)).await? == Way::Free {
+                newest.push(object);
+            }
         }
-        self.expect(kind, id, &objects)?;
-        let sends = objects.into_iter().map(|object| self.send_one(kind, id, object));
+        self.expect(kind, id, &newest)?;
+        let sends = newest.into_iter().map(|object| self.send_one(kind, id, object));
         stream::iter(sends).buffer_unordered(UNDER_WAY_MAX).try_collect::<Vec<()>>().await?;
         Ok(())
     }
@@ -56,8 +67,10 @@ impl Move<'_> {
         object: Value,
         owners: Owners,
     ) -> anyhow::Result<()> {
-        self.make_way(kind, id, &place_of(&object), uid_of(&object)).await?;
-        self.send_as(kind, id, object, owners).await
+        match self.make_way(kind, id, &place_of(&object), uid_of(&object)).await? {
+            Way::Free => self.send_as(kind, id, object, owners).await,
+            Way::Newer => Ok(()),
+        }
     }
 
     /// The same for an object that has the uid of the one at its place.
@@ -71,10 +84,27 @@ impl Move<'_> {
         self.send_one(kind, id, object).await
     }
 
-    /// Removes the object of another uid that was brought to `place`: the source has deleted it, and made another one of the name.
-    pub(super) async fn make_way(&self, kind: &Kind, id: &str, place: &str, uid: &str) -> anyhow::Result<()> {
+    /// Removes the object of another uid that was brought to `place`: the source has deleted it, and made another one of the name. An object
+    /// that was copied ahead of its event stays, because that of `uid` is the older one: the source is asked.
+    pub(super) async fn make_way(
+        &self,
+        kind: &Kind,
+        id: &str,
+        place: &str,
+        uid: &str,
+    ) -> anyhow::Result<Way> {
         let has_other = self.copied.lock().has_other_at((id, place), uid);
-        if has_other { self.apply_removal(kind, id, place).await } else { Ok(()) }
+        if !has_other {
+            return Ok(Way::Free);
+        }
+        if let Some(found) = self.source.document(&kind.path_of(place)).await?
+            && uid_of(&found) != uid
+            && self.copied.lock().has_at((id, place), uid_of(&found))
+        {
+            return Ok(Way::Newer);
+        }
+        self.apply_removal(kind, id, place).await?;
+        Ok(Way::Free)
     }
 
     /// Writes into the state file that `objects` are about to be sent.
@@ -208,6 +238,6 @@ impl Move<'_> {
     }
 }
 
-fn uid_of(object: &Value) -> &str {
+pub(super) fn uid_of(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().unwrap_or_default()
 }

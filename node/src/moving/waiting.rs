@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::copied::{Barred, Copied};
 use super::kinds::{Kind, place_of};
 use super::owners::{Owner, account_of, owners_of, uids_of};
-use super::sending::Owners;
+use super::sending::{Owners, Way};
 use super::servers::UNDER_WAY_MAX;
 use super::{Move, left_out};
 
@@ -173,14 +173,16 @@ impl Move<'_> {
     async fn copy_places(&self, batch: &[Waiting], owners: Owners) -> anyhow::Result<Vec<Waiting>> {
         let mut kinds: BTreeMap<String, Vec<&Waiting>> = BTreeMap::new();
         for later in batch {
-            self.make_way(&later.kind, &later.kind.id(), &later.place, &later.uid).await?;
-            kinds.entry(later.kind.id()).or_default().push(later);
+            let id = later.kind.id();
+            if self.make_way(&later.kind, &id, &later.place, &later.uid).await? == Way::Free {
+                kinds.entry(id).or_default().push(later);
+            }
         }
-        for (id, of_kind) in kinds {
-            let entry = |later: &Waiting| (later.place.clone(), later.uid.clone(), uids_of(&later.owners));
-            self.expect_places(&id, of_kind.into_iter().map(entry))?;
+        for (id, of_kind) in &kinds {
+            let entry = |later: &&Waiting| (later.place.clone(), later.uid.clone(), uids_of(&later.owners));
+            self.expect_places(id, of_kind.iter().map(entry))?;
         }
-        let sends = batch.iter().map(|later| self.copy_later(later, owners));
+        let sends = kinds.values().flatten().map(|later| self.copy_later(later, owners));
         let again: Vec<_> = stream::iter(sends).buffer_unordered(UNDER_WAY_MAX).try_collect().await?;
         Ok(again.into_iter().flatten().collect())
     }

@@ -155,6 +155,24 @@ async fn a_refused_definition_does_not_keep_others_from_being_waited_for() {
 }
 
 #[tokio::test]
+async fn a_list_removes_nothing_that_the_source_has_made_since() {
+    for listed in [json!([]), json!([object("n/r", "u-0")])] {
+        let clusters = Clusters::start().await;
+        let (source, target) = (&clusters.source, &clusters.target);
+        source.put("replicasets.apps", object("n/r", "u-r"));
+        assert_eq!(clusters.copy().await.0, 0);
+        break_off(&clusters);
+        let list = json!({"items": listed, "metadata": {"resourceVersion": "1"}});
+        source.script(move |call, _| {
+            call.starts_with("GET /apis/apps/v1/replicasets?").then(|| (200, list.clone()))
+        });
+        assert_eq!(clusters.copy().await.0, 0);
+        assert_eq!(target.uid("replicasets.apps", "n/r").as_deref(), Some("u-r"));
+        assert!(target.calls("DELETE ").is_empty(), "it was removed for a while");
+    }
+}
+
+#[tokio::test]
 async fn what_an_object_of_an_unserved_kind_owns_waits_for_the_kind() {
     let clusters = Clusters::start().await;
     let (source, target) = (&clusters.source, &clusters.target);
