@@ -121,6 +121,14 @@ impl Copied {
         left
     }
 
+    /// Notes that the object at `place` comes later, as if it were refused but for its dependents, and returns what the target has of it.
+    pub(super) fn note_owed(&mut self, (kind, place): (&str, &str), uid: &str, reason: &str) -> Left {
+        let left = if self.present.contains(uid) { Left::Former } else { Left::Nothing };
+        let refusal = Refusal { uid: uid.to_owned(), reason: reason.to_owned(), left };
+        self.refusals.insert((kind.to_owned(), place.to_owned()), refusal);
+        left
+    }
+
     /// Takes in a refusal of an earlier run.
     pub(super) fn set_refusal(&mut self, (kind, place): (&str, &str), refusal: Refusal) {
         match refusal.left {
@@ -188,10 +196,14 @@ impl Copied {
         self.places.get(kind).into_iter().flat_map(HashMap::keys).cloned().collect()
     }
 
-    /// The places of `kind` that `listed` lacks.
+    /// The places of `kind`, of refused objects too, that `listed` lacks.
     pub(super) fn missing_in(&self, kind: &str, listed: &HashSet<String>) -> Vec<String> {
+        let is_missing = |place: &&String| !listed.contains(*place);
         let places = self.places.get(kind).into_iter().flat_map(HashMap::keys);
-        places.filter(|place| !listed.contains(*place)).cloned().collect()
+        let places: Vec<String> = places.filter(is_missing).cloned().collect();
+        let mut refused = self.refused_of(kind);
+        refused.retain(|place| is_missing(&place) && self.uid_at((kind, place)).is_none());
+        [places, refused].concat()
     }
 
     /// The objects that name `uid` as an owner.

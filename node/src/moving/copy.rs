@@ -309,7 +309,8 @@ impl Move<'_> {
         let questions = missing.iter().map(|place| async move {
             let found = self.source.document(&kind.path_of(place)).await?;
             let stays = found.is_some_and(|found| {
-                let is_it = self.copied.lock().has_at((id, place), uid_of(&found));
+                let brought = self.copied.lock().uid_at((id, place));
+                let is_it = brought.is_none_or(|brought| brought == uid_of(&found));
                 is_it && self.reason_to_stay(kind, &found).is_none()
             });
             anyhow::Ok((!stays).then_some(place))

@@ -128,6 +128,7 @@ impl Move<'_> {
         }
         if self.have_owners_come(&later.owners, later.namespace()).await? {
             self.send_object(kind, id, object, Owners::Kept).await?;
+            self.copy_later_ones().await?;
         } else {
             self.copy_waiting(vec![later], Pending::Nothing).await?;
         }
@@ -145,7 +146,16 @@ impl Move<'_> {
         }
         // Another object of the name may have been copied ahead of its event.
         let is_other = self.copied.lock().has_other_at((id, &place), uid);
-        if is_other { Ok(()) } else { self.apply_removal(kind, id, &place).await }
+        if !is_other {
+            self.apply_removal(kind, id, &place).await?;
+        }
+        self.copy_later_ones().await
+    }
+
+    /// Copies what a removal has put off.
+    async fn copy_later_ones(&self) -> anyhow::Result<()> {
+        let is_empty = self.later.lock().is_empty();
+        if is_empty { Ok(()) } else { self.copy_waiting(Vec::new(), Pending::Nothing).await }
     }
 
     /// Waits for the events of `owners`, as long as the source has them. False: some did not come in time.

@@ -5,8 +5,8 @@
 //!
 //!     move  1  SOURCE  TARGET             uids of the services of both APIs
 //!     copy  KIND  PLACE  UID  OWNERS      the object is about to be sent; owners' uids, separated by commas
-//!     fail  KIND  PLACE  UID  REASON      the target refused the object, and has nothing of it
-//!     stale KIND  PLACE  UID  REASON      the target refused a change of the object, and has its former state
+//!     fail  KIND  PLACE  UID  REASON      the target refused the object, or it comes later; the target has nothing of it
+//!     stale KIND  PLACE  UID  REASON      the same of a change of the object: the target has its former state
 //!     good  KIND  PLACE  UID              an object that was refused is at the target
 //!     gone  KIND  PLACE                   the object was removed, and with a definition those of its kind
 //!     kind  KIND  VERSION                 everything up to this version is copied, but for what was refused

@@ -19,6 +19,9 @@ use super::servers::UNDER_WAY_MAX;
 use super::target::{Namesakes, Put, Removal, Trial, put, remove};
 use super::waiting::Waiting;
 
+/// The reason that stands in the state file for an object that comes later.
+const OWED: &str = "it comes once what it needs is at the target";
+
 /// Whether an object is sent with its owners.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owners {
@@ -161,44 +164,73 @@ impl Move<'_> {
     /// Removes the object at `place`, if this move has brought it, and with it those of its dependents that the source has no more.
     pub(super) async fn apply_removal(&self, kind: &Kind, id: &str, place: &str) -> anyhow::Result<()> {
         let mut seen: HashSet<Place> = HashSet::from([(id.to_owned(), place.to_owned())]);
-        let mut removed = vec![(kind.clone(), place.to_owned())];
-        let mut at = 0;
-        while let Some((kind, place)) = removed.get(at) {
-            let uid = self.copied.lock().uid_at((&kind.id(), place));
+        let uid = self.copied.lock().uid_at((id, place));
+        let mut removed = vec![(kind.clone(), place.to_owned(), uid)];
+        let (mut put_off, mut at) = (Vec::new(), 0);
+        while let Some((_, _, uid)) = removed.get(at) {
+            let uid = uid.clone();
             let dependents = uid.map(|uid| self.copied.lock().dependents(&uid)).unwrap_or_default();
             for dependent in dependents {
                 if seen.insert(dependent.clone()) {
-                    removed.extend(self.bring_up_to_date(&dependent).await?);
+                    removed.extend(self.bring_up_to_date(&dependent, &mut put_off).await?);
                 }
             }
             at += 1;
         }
-        for (kind, place) in removed.iter().rev() {
-            self.remove_one(kind, &kind.id(), place).await?;
+        for (kind, place, uid) in removed.iter().rev() {
+            let (id, now) = (kind.id(), self.copied.lock().uid_at((&kind.id(), place)));
+            // Another watch may have brought a newer object meanwhile.
+            if now == *uid {
+                self.remove_one(kind, &id, place).await?;
+            }
+        }
+        // The removals have ended the notes of what comes to their places.
+        for (at, later) in put_off {
+            self.owe(&at, &later.uid)?;
+            self.later.lock().insert(at, later);
         }
         Ok(())
     }
 
-    /// Brings the dependent of an object that goes to the state of the source. Returns it where that one has it no more.
-    async fn bring_up_to_date(&self, (id, place): &Place) -> anyhow::Result<Option<(Kind, String)>> {
+    /// Writes into the state file that the object at a place comes later: a run that is broken off before leaves it to the next one.
+    fn owe(&self, (id, place): &Place, uid: &str) -> anyhow::Result<()> {
+        let left = self.copied.lock().note_owed((id, place), uid, OWED);
+        self.journal.lock().write(&refusal_line((id, place), uid, OWED, left))
+    }
+
+    /// Brings the dependent of an object that goes to the state of the source. Returns it, with its uid, where that one has it no more;
+    /// what is to be copied later goes to `put_off`.
+    async fn bring_up_to_date(
+        &self,
+        (id, place): &Place,
+        put_off: &mut Vec<(Place, Waiting)>,
+    ) -> anyhow::Result<Option<(Kind, String, Option<String>)>> {
         let Some(kind) = self.kind(id) else { return Ok(None) };
-        let Some(object) = self.source.document(&kind.path_of(place)).await? else {
-            return Ok(Some((kind, place.clone())));
+        let object = self.source.document(&kind.path_of(place)).await?;
+        let brought = self.copied.lock().uid_at((id, place));
+        let Some(object) = object else {
+            return Ok(Some((kind, place.clone(), brought)));
         };
         let now = Waiting::of(self.brand, &kind, &object);
         let (is_other, is_settled) = {
             let copied = self.copied.lock();
             (copied.has_other_at((id, place), uid_of(&object)), copied.are_settled(&now.owners))
         };
+        let (at, uid) = ((id.clone(), place.clone()), now.uid.clone());
         if is_other {
-            self.later.lock().insert((id.clone(), place.clone()), now);
-            return Ok(Some((kind, place.clone())));
+            self.owe(&at, &uid)?;
+            put_off.push((at, now));
+            return Ok(Some((kind, place.clone(), brought)));
         }
         let owners = if is_settled { Owners::Kept } else { Owners::Omitted };
         if owners == Owners::Omitted {
-            self.later.lock().insert((id.clone(), place.clone()), now);
+            self.owe(&at, &uid)?;
+            put_off.push((at.clone(), now));
         }
         self.send_as(&kind, id, object, owners).await?;
+        if owners == Owners::Omitted {
+            self.owe(&at, &uid)?;
+        }
         Ok(None)
     }
 
@@ -217,7 +249,8 @@ impl Move<'_> {
     }
 
     async fn remove_plain(&self, kind: &Kind, id: &str, place: &str) -> anyhow::Result<()> {
-        let Some(uid) = self.copied.lock().uid_at((id, place)) else { return Ok(()) };
+        let uid = self.copied.lock().uid_at((id, place));
+        let Some(uid) = uid else { return self.forget_refusal(id, place) };
         if self.is_trial() {
             return Ok(());
         }
@@ -233,6 +266,17 @@ impl Move<'_> {
         }
         if removal == Removal::Done {
             self.report.lock().removed(id);
+        }
+        Ok(())
+    }
+
+    /// Notes that an object that was refused, or was to come later, and is not in the books is gone.
+    fn forget_refusal(&self, id: &str, place: &str) -> anyhow::Result<()> {
+        let at = (id.to_owned(), place.to_owned());
+        let was_refused = self.copied.lock().refusals().contains_key(&at);
+        if was_refused {
+            self.journal.lock().write(&gone_line((id, place)))?;
+            self.copied.lock().remove((id, place));
         }
         Ok(())
     }

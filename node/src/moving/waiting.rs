@@ -22,7 +22,7 @@ use super::{Move, left_out};
 pub(super) struct Waiting {
     kind: Kind,
     place: String,
-    uid: String,
+    pub(super) uid: String,
     pub(super) owners: Vec<Owner>,
 }
 

@@ -173,6 +173,33 @@ async fn a_list_removes_nothing_that_the_source_has_made_since() {
 }
 
 #[tokio::test]
+async fn what_a_removal_has_put_off_comes_with_the_next_run() {
+    let clusters = Clusters::start().await;
+    let (source, target) = (&clusters.source, &clusters.target);
+    source.put("replicasets.apps", object("n/r", "u-r"));
+    source.put("pods", owned(object("n/p", "u-p1"), ("apps/v1", "ReplicaSet", "r", "u-r")));
+    assert_eq!(clusters.copy().await.0, 0);
+    // Only the replica sets are listed again.
+    let text = std::fs::read_to_string(clusters.state()).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with("kind\treplicasets.apps\t"));
+    let text: String = lines.map(|line| format!("{line}\n")).collect();
+    std::fs::write(clusters.state(), text).unwrap();
+    source.delete("replicasets.apps", "n/r");
+    source.put("pods", object("n/p", "u-p2"));
+    target.script(|call, _| {
+        let is_it = call.starts_with("PUT ") && call.contains("pods/p");
+        is_it.then(|| (401, json!({"message": "who are you?"})))
+    });
+    assert!(clusters.try_run(&clusters.arguments()).await.is_err(), "it is broken off");
+    assert_eq!(target.uid("pods", "n/p"), None);
+    target.end_script();
+    let (code, told) = clusters.copy().await;
+    assert_eq!((code, target.uid("pods", "n/p").as_deref()), (0, Some("u-p2")), "{told}");
+    let (code, told) = clusters.copy().await;
+    assert_eq!((code, told.contains("REFUSED")), (0, false), "{told}");
+}
+
+#[tokio::test]
 async fn what_an_object_of_an_unserved_kind_owns_waits_for_the_kind() {
     let clusters = Clusters::start().await;
     let (source, target) = (&clusters.source, &clusters.target);
