@@ -313,13 +313,12 @@ impl Copied {
         self.ending.contains(namespace)
     }
 
-    /// Ends the reading of a state file: the objects of kinds that were copied to their end are at the target, those excepted that
-    /// it refused.
-    pub(super) fn settle(&mut self) {
-        for kind in self.versions.keys() {
-            let uids = self.places.get(kind).into_iter().flat_map(HashMap::values);
-            self.present.extend(uids.filter(|uid| !self.barred.contains_key(*uid)).cloned());
-        }
+    /// Notes that `kind` was copied to its end after the objects at `places` were begun: they are at the target, those excepted that it
+    /// refused.
+    pub(super) fn settle(&mut self, kind: &str, places: &HashSet<String>) {
+        let Some(of_kind) = self.places.get(kind) else { return };
+        let uids = places.iter().filter_map(|place| of_kind.get(place));
+        self.present.extend(uids.filter(|uid| !self.barred.contains_key(*uid)).cloned());
     }
 }
 
@@ -343,10 +342,9 @@ mod tests {
         copied.expect(("a", "n/x"), "u-x", &[]);
         let of_x = owners(&["u-x"]);
         assert!(!copied.are_present(&of_x), "it may have been refused");
-        copied.settle();
-        assert!(!copied.are_present(&of_x), "its kind was not copied to its end");
-        copied.set_version("a", "7");
-        copied.settle();
+        copied.settle("a", &HashSet::from(["n/y".to_owned()]));
+        assert!(!copied.are_present(&of_x), "it was begun after its kind was copied");
+        copied.settle("a", &HashSet::from(["n/x".to_owned()]));
         assert!(copied.are_present(&of_x));
         assert_eq!(copied.missing_in("a", &HashSet::from(["n/z".to_owned()])), ["n/x"]);
         copied.remove(("a", "n/x"));
