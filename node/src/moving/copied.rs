@@ -38,6 +38,8 @@ pub(super) enum Barred {
     Refused,
     /// The owner is one of the objects that do not move.
     Stays,
+    /// The target does not serve the owner's kind: its collector looks for the owner as soon as it does.
+    Unserved,
 }
 
 /// The objects that were brought.
@@ -119,6 +121,14 @@ impl Copied {
         left
     }
 
+    /// Notes that the object at `place` comes later, as if it were refused but for its dependents, and returns what the target has of it.
+    pub(super) fn note_owed(&mut self, (kind, place): (&str, &str), uid: &str, reason: &str) -> Left {
+        let left = if self.present.contains(uid) { Left::Former } else { Left::Nothing };
+        let refusal = Refusal { uid: uid.to_owned(), reason: reason.to_owned(), left };
+        self.refusals.insert((kind.to_owned(), place.to_owned()), refusal);
+        left
+    }
+
     /// Takes in a refusal of an earlier run.
     pub(super) fn set_refusal(&mut self, (kind, place): (&str, &str), refusal: Refusal) {
         match refusal.left {
@@ -171,6 +181,11 @@ impl Copied {
         self.uid_at(at).is_some_and(|uid| self.present.contains(&uid))
     }
 
+    /// Whether the object of `uid` was brought to `place`.
+    pub(super) fn has_at(&self, at: (&str, &str), uid: &str) -> bool {
+        self.uid_at(at).is_some_and(|brought| brought == uid)
+    }
+
     /// Whether another object than that of `uid` was brought to `place`.
     pub(super) fn has_other_at(&self, (kind, place): (&str, &str), uid: &str) -> bool {
         self.places.get(kind).and_then(|places| places.get(place)).is_some_and(|before| before != uid)
@@ -181,10 +196,14 @@ impl Copied {
         self.places.get(kind).into_iter().flat_map(HashMap::keys).cloned().collect()
     }
 
-    /// The places of `kind` that `listed` lacks.
+    /// The places of `kind`, of refused objects too, that `listed` lacks.
     pub(super) fn missing_in(&self, kind: &str, listed: &HashSet<String>) -> Vec<String> {
+        let is_missing = |place: &&String| !listed.contains(*place);
         let places = self.places.get(kind).into_iter().flat_map(HashMap::keys);
-        places.filter(|place| !listed.contains(*place)).cloned().collect()
+        let places: Vec<String> = places.filter(is_missing).cloned().collect();
+        let mut refused = self.refused_of(kind);
+        refused.retain(|place| is_missing(&place) && self.uid_at((kind, place)).is_none());
+        [places, refused].concat()
     }
 
     /// The objects that name `uid` as an owner.
@@ -217,6 +236,11 @@ impl Copied {
     /// Notes that the owner of this uid is one of the objects that do not move.
     pub(super) fn note_staying(&mut self, uid: &str) {
         self.barred.insert(uid.to_owned(), Barred::Stays);
+    }
+
+    /// Notes that the target does not serve the kind of the owner of this uid.
+    pub(super) fn note_unserved(&mut self, uid: &str) {
+        self.barred.insert(uid.to_owned(), Barred::Unserved);
     }
 
     /// Notes that the source does not have the owner of this uid.
@@ -289,13 +313,12 @@ impl Copied {
         self.ending.contains(namespace)
     }
 
-    /// Ends the reading of a state file: the objects of kinds that were copied to their end are at the target, those excepted that
-    /// it refused.
-    pub(super) fn settle(&mut self) {
-        for kind in self.versions.keys() {
-            let uids = self.places.get(kind).into_iter().flat_map(HashMap::values);
-            self.present.extend(uids.filter(|uid| !self.barred.contains_key(*uid)).cloned());
-        }
+    /// Notes that `kind` was copied to its end after the objects at `places` were begun: they are at the target, those excepted that it
+    /// refused.
+    pub(super) fn settle(&mut self, kind: &str, places: &HashSet<String>) {
+        let Some(of_kind) = self.places.get(kind) else { return };
+        let uids = places.iter().filter_map(|place| of_kind.get(place));
+        self.present.extend(uids.filter(|uid| !self.barred.contains_key(*uid)).cloned());
     }
 }
 
@@ -319,10 +342,9 @@ mod tests {
         copied.expect(("a", "n/x"), "u-x", &[]);
         let of_x = owners(&["u-x"]);
         assert!(!copied.are_present(&of_x), "it may have been refused");
-        copied.settle();
-        assert!(!copied.are_present(&of_x), "its kind was not copied to its end");
-        copied.set_version("a", "7");
-        copied.settle();
+        copied.settle("a", &HashSet::from(["n/y".to_owned()]));
+        assert!(!copied.are_present(&of_x), "it was begun after its kind was copied");
+        copied.settle("a", &HashSet::from(["n/x".to_owned()]));
         assert!(copied.are_present(&of_x));
         assert_eq!(copied.missing_in("a", &HashSet::from(["n/z".to_owned()])), ["n/x"]);
         copied.remove(("a", "n/x"));

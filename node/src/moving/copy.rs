@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::journal::kind_line;
 use super::kinds::{Kind, definitions_id, discover, place_of};
+use super::sending::uid_of;
 use super::servers::{Cursor, RESTARTS_MAX, UNDER_WAY_MAX};
 use super::waiting::{Pending, Waiting};
 use super::{Kinds, Move, left_out};
@@ -109,14 +110,16 @@ impl Move<'_> {
     /// # Errors
     /// A server gives no answer.
     pub(super) async fn survey(&self, survey: Survey) -> anyhow::Result<()> {
-        let deadline = Instant::now() + SERVED_MAX;
+        let began = Instant::now();
+        let deadline = began + SERVED_MAX;
         let mut served = discover(&self.source).await?;
         served.declare(&self.declared.lock());
         loop {
             let names = discover(&self.target).await?;
             let shared = served.kinds().iter().filter_map(|kind| names.shared(kind, &served));
             let shared = shared.map(|kind| (kind.id(), kind)).collect();
-            let kinds = Kinds { all: served.kinds().to_vec(), shared };
+            let elsewhere = served.elsewhere.clone();
+            let kinds = Kinds { all: served.kinds().to_vec(), shared, elsewhere, asked: Some(began) };
             // A definition that the target refused never comes into force.
             let is_awaited = {
                 let (copied, definitions) = (self.copied.lock(), definitions_id(self.brand));
@@ -126,7 +129,11 @@ impl Move<'_> {
             };
             let is_late = self.is_trial() || Instant::now() > deadline;
             if survey == Survey::Now || !is_awaited || is_late {
-                *self.kinds.lock() = kinds;
+                let mut known = self.kinds.lock();
+                // Another survey beside this one may have asked later.
+                if known.asked <= kinds.asked {
+                    *known = kinds;
+                }
                 return Ok(());
             }
             sleep(LOOK_EVERY).await;
@@ -295,11 +302,22 @@ impl Move<'_> {
         Ok(())
     }
 
-    /// Removes the objects of `kind` that were brought, and the source's list lacks.
+    /// Removes the objects of `kind` that were brought, and the source's list lacks. One that was copied ahead of its event is newer than
+    /// the list: the source is asked.
     async fn remove_unlisted(&self, kind: &Kind, id: &str, listed: &HashSet<String>) -> anyhow::Result<()> {
         let missing = self.copied.lock().missing_in(id, listed);
-        for place in missing {
-            self.apply_removal(kind, id, &place).await?;
+        let questions = missing.iter().map(|place| async move {
+            let found = self.source.document(&kind.path_of(place)).await?;
+            let stays = found.is_some_and(|found| {
+                let brought = self.copied.lock().uid_at((id, place));
+                let is_it = brought.is_none_or(|brought| brought == uid_of(&found));
+                is_it && self.reason_to_stay(kind, &found).is_none()
+            });
+            anyhow::Ok((!stays).then_some(place))
+        });
+        let gone: Vec<_> = stream::iter(questions).buffer_unordered(UNDER_WAY_MAX).try_collect().await?;
+        for place in gone.into_iter().flatten() {
+            self.apply_removal(kind, id, place).await?;
         }
         Ok(())
     }

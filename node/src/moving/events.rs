@@ -12,11 +12,11 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Move;
-use super::copy::is_namespaces;
+use super::copy::{Survey, is_namespaces};
 use super::kinds::{Kind, definitions_id, place_of};
 use super::owners::Owner;
 use super::sending::Owners;
-use super::waiting::{Pending, Waiting};
+use super::waiting::{Found, Pending, Waiting};
 use crate::admin::open_stream;
 
 /// Longest life of a watch, in seconds: the source ends it, and the next one goes on.
@@ -27,6 +27,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(WATCH_S + 60);
 const EVENT_BYTES_MAX: usize = 16 << 20;
 /// Longest wait for the events of owners that the source has; then they are copied first.
 const COMING_MAX: Duration = Duration::from_secs(5);
+/// Longest wait until the target serves the kind of an owner by its definition, which takes milliseconds as a rule.
+const IN_FORCE_MAX: Duration = Duration::from_secs(20);
 /// Longest wait for a namespace, without which the object would be refused: its watch may have to be begun anew.
 const HOME_MAX: Duration = Duration::from_secs(60);
 /// Between two looks whether they came.
@@ -46,6 +48,16 @@ pub(super) enum Ended {
     Unserved,
     /// The definition of the kind was removed: another one may have brought it back.
     Undeclared,
+}
+
+/// What became of the wait for a namespace.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Home {
+    There,
+    /// It did not come in time, or the target refused it.
+    Missing,
+    /// The source has no such namespace, or is deleting it.
+    Gone,
 }
 
 impl Move<'_> {
@@ -110,9 +122,13 @@ impl Move<'_> {
             return Ok(());
         }
         let later = Waiting::of(self.brand, kind, &object);
-        self.wait_for_home(kind, later.namespace()).await;
+        // What is in no namespace of the source any more is gone, or goes: its end follows.
+        if self.wait_for_home(kind, later.namespace()).await? == Home::Gone {
+            return Ok(());
+        }
         if self.have_owners_come(&later.owners, later.namespace()).await? {
             self.send_object(kind, id, object, Owners::Kept).await?;
+            self.copy_later_ones().await?;
         } else {
             self.copy_waiting(vec![later], Pending::Nothing).await?;
         }
@@ -130,7 +146,16 @@ impl Move<'_> {
         }
         // Another object of the name may have been copied ahead of its event.
         let is_other = self.copied.lock().has_other_at((id, &place), uid);
-        if is_other { Ok(()) } else { self.apply_removal(kind, id, &place).await }
+        if !is_other {
+            self.apply_removal(kind, id, &place).await?;
+        }
+        self.copy_later_ones().await
+    }
+
+    /// Copies what a removal has put off.
+    async fn copy_later_ones(&self) -> anyhow::Result<()> {
+        let is_empty = self.later.lock().is_empty();
+        if is_empty { Ok(()) } else { self.copy_waiting(Vec::new(), Pending::Nothing).await }
     }
 
     /// Waits for the events of `owners`, as long as the source has them. False: some did not come in time.
@@ -146,14 +171,24 @@ impl Move<'_> {
             if self.copied.lock().barrier(&unsettled).is_some() {
                 return Ok(false);
             }
-            // The books say what became of the search: an owner that is found is on its way.
-            let is_coming = self.find(owner, namespace).await?.is_some();
+            // A kind may have come with its first objects, behind the last survey.
+            if !self.kinds.lock().knows(owner) {
+                self.survey(Survey::Now).await?;
+            }
+            let found = self.find(owner, namespace).await?;
             let is_settled = self.copied.lock().are_settled(std::slice::from_ref(owner));
             if is_settled {
                 continue;
             }
-            if !is_coming {
-                return Ok(false);
+            match found {
+                // It is on its way.
+                Found::Moving(_) => {}
+                Found::Unserved(id) if began.elapsed() < IN_FORCE_MAX && self.comes_into_force(&id).await? => {
+                    self.is_declared.notify_one();
+                    sleep(ASK_EVERY).await;
+                    continue;
+                }
+                Found::Unserved(_) | Found::Gone => return Ok(false),
             }
             while !self.copied.lock().are_present(std::slice::from_ref(owner)) {
                 if began.elapsed() > COMING_MAX {
@@ -164,12 +199,40 @@ impl Move<'_> {
         }
     }
 
-    /// Waits until `namespace` is at the target.
-    async fn wait_for_home(&self, kind: &Kind, namespace: &str) {
-        let began = Instant::now();
-        while !self.copied.lock().has_home(kind, namespace) && began.elapsed() < HOME_MAX {
+    /// Whether the source has a definition of the kind called `id`, which the target has not refused.
+    async fn comes_into_force(&self, id: &str) -> anyhow::Result<bool> {
+        let Some(definitions) = self.kind(&definitions_id(self.brand)) else { return Ok(false) };
+        let at = (definitions.id(), id.to_owned());
+        if self.copied.lock().refusals().contains_key(&at) {
+            return Ok(false);
+        }
+        Ok(self.source.document(&definitions.path_of(id)).await?.is_some())
+    }
+
+    /// Waits until `namespace` is at the target, as long as it is on its way there.
+    async fn wait_for_home(&self, kind: &Kind, namespace: &str) -> anyhow::Result<Home> {
+        let (began, mut next_question) = (Instant::now(), Instant::now() + LOOK_EVERY);
+        let at = ("namespaces".to_owned(), namespace.to_owned());
+        while began.elapsed() < HOME_MAX {
+            {
+                let copied = self.copied.lock();
+                if copied.has_home(kind, namespace) {
+                    return Ok(Home::There);
+                }
+                if copied.refusals().contains_key(&at) {
+                    return Ok(Home::Missing);
+                }
+            }
+            if Instant::now() >= next_question {
+                let found = self.source.document(&format!("/api/v1/namespaces/{namespace}")).await?;
+                if found.is_none_or(|found| found["metadata"]["deletionTimestamp"].is_string()) {
+                    return Ok(Home::Gone);
+                }
+                next_question = Instant::now() + ASK_EVERY;
+            }
             sleep(LOOK_EVERY).await;
         }
+        Ok(Home::Missing)
     }
 
     /// Waits until the target serves `kind` by its new definition, as long as the source has one.
@@ -190,11 +253,12 @@ impl Move<'_> {
     }
 
     /// Waits until the namespaces of listed objects that wait are at the target: they come over the watch of namespaces.
-    pub(super) async fn wait_for_homes(&self, kind: &Kind, waiting: &[Waiting]) {
+    pub(super) async fn wait_for_homes(&self, kind: &Kind, waiting: &[Waiting]) -> anyhow::Result<()> {
         let homes: BTreeSet<&str> = waiting.iter().map(Waiting::namespace).collect();
         for namespace in homes {
-            self.wait_for_home(kind, namespace).await;
+            self.wait_for_home(kind, namespace).await?;
         }
+        Ok(())
     }
 }
 

@@ -134,7 +134,7 @@ impl Move<'_> {
             let Some(version) = version else {
                 let (mut waiting, mut out) = (Vec::new(), sink());
                 self.copy_kind(&kind, &mut waiting, &mut Progress::new(&mut out)).await?;
-                self.wait_for_homes(&kind, &waiting).await;
+                self.wait_for_homes(&kind, &waiting).await?;
                 self.copy_waiting(waiting, Pending::Kind(&id)).await?;
                 if self.copied.lock().version(&id).is_none() {
                     return Ok(Task::Watch(id));

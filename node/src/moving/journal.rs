@@ -5,8 +5,8 @@
 //!
 //!     move  1  SOURCE  TARGET             uids of the services of both APIs
 //!     copy  KIND  PLACE  UID  OWNERS      the object is about to be sent; owners' uids, separated by commas
-//!     fail  KIND  PLACE  UID  REASON      the target refused the object, and has nothing of it
-//!     stale KIND  PLACE  UID  REASON      the target refused a change of the object, and has its former state
+//!     fail  KIND  PLACE  UID  REASON      the target refused the object, or it comes later; the target has nothing of it
+//!     stale KIND  PLACE  UID  REASON      the same of a change of the object: the target has its former state
 //!     good  KIND  PLACE  UID              an object that was refused is at the target
 //!     gone  KIND  PLACE                   the object was removed, and with a definition those of its kind
 //!     kind  KIND  VERSION                 everything up to this version is copied, but for what was refused
@@ -14,6 +14,7 @@
 //! Invariant: a `copy` line is on the disk before its object is sent: without it nobody would remove the object that the source deletes
 //! before the next run. Other lines are not synced: a loss of power has their work done again.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 
@@ -132,6 +133,8 @@ fn parse(text: &str, ends: &[String; 2]) -> anyhow::Result<Copied> {
         _ => bail!("it is no state file of an import; name another file with --state"),
     }
     let mut copied = Copied::default();
+    // By the id of the kind: the places that were begun since it was copied to its end.
+    let mut begun: HashMap<String, HashSet<String>> = HashMap::new();
     // A line without its end was being written when a run ended: the object was not sent.
     for line in lines.filter_map(|line| line.strip_suffix("\t.\n")) {
         let fields: Vec<&str> = line.split('\t').collect();
@@ -139,6 +142,7 @@ fn parse(text: &str, ends: &[String; 2]) -> anyhow::Result<Copied> {
             ["copy", kind, place, uid, owners] => {
                 let owners = owners.split(',').filter(|owner| !owner.is_empty()).map(str::to_owned);
                 copied.expect((kind, place), uid, &owners.collect::<Vec<_>>());
+                begun.entry((*kind).to_owned()).or_default().insert((*place).to_owned());
             }
             [word @ ("fail" | "stale"), kind, place, uid, reason] => {
                 let left = if *word == "fail" { Left::Nothing } else { Left::Former };
@@ -149,11 +153,13 @@ fn parse(text: &str, ends: &[String; 2]) -> anyhow::Result<Copied> {
                 copied.note_present((kind, place), uid);
             }
             ["gone", kind, place] => copied.remove((kind, place)),
-            ["kind", kind, version] => copied.set_version(kind, version),
+            ["kind", kind, version] => {
+                copied.set_version(kind, version);
+                copied.settle(kind, &begun.remove(*kind).unwrap_or_default());
+            }
             _ => bail!("there is a line of an unknown form; name another file with --state"),
         }
     }
-    copied.settle();
     Ok(copied)
 }
 
@@ -196,6 +202,20 @@ mod tests {
         assert_eq!(copied.refusals()[&("a".to_owned(), "n/x".to_owned())].reason, "two lines and a tab");
         text += &gone_line(("a", "n/x"));
         assert_eq!(parse(&text, &ends).unwrap().refused_of("a"), ["n/y"]);
+    }
+
+    #[test]
+    fn what_was_begun_after_its_kind_was_copied_is_not_certainly_there() {
+        let ends = ["s".to_owned(), "t".to_owned()];
+        let mut text = "move\t1\ts\tt\n".to_owned();
+        text += &copy_line(("a", "n/x"), "u", &[]);
+        text += &kind_line("a", "17");
+        text += &copy_line(("a", "n/y"), "v", &[]);
+        let copied = parse(&text, &ends).unwrap();
+        let present = ["n/x", "n/y"].map(|place| copied.is_present_at(("a", place)));
+        assert_eq!(present, [true, false]);
+        text += &kind_line("a", "18");
+        assert!(parse(&text, &ends).unwrap().is_present_at(("a", "n/y")));
     }
 
     #[test]

@@ -91,6 +91,8 @@ pub(super) struct Served {
     kinds: Vec<Kind>,
     /// All versions of each resource that it serves, by group and plural, the one first in which objects are copied.
     versions: BTreeMap<(String, String), Vec<String>>,
+    /// The groups of which other servers answer for it.
+    pub(super) elsewhere: BTreeSet<String>,
 }
 
 /// The kinds that have a definition: the version in which objects are stored, by the id of the kind.
@@ -157,7 +159,9 @@ pub(super) async fn discover(pool: &Pool<'_>) -> anyhow::Result<Served> {
         .find(|brand| names.contains(&*brand.group("apiextensions")))
         .context("it serves no definitions of kinds")?;
     let elsewhere = aggregated(pool, brand).await?;
-    let mut served = Served { brand, kinds: Vec::new(), versions: BTreeMap::new() };
+    let groups_elsewhere = elsewhere.iter().map(|(group, _)| group.clone()).collect();
+    let mut served =
+        Served { brand, kinds: Vec::new(), versions: BTreeMap::new(), elsewhere: groups_elsewhere };
     add_version(pool, "", "v1", &mut served).await?;
     for group in &groups {
         let name = group["name"].as_str().unwrap_or_default();
@@ -305,7 +309,7 @@ mod tests {
         let kinds: Vec<Kind> = kinds.iter().map(|(group, plural)| kind(group, plural, true)).collect();
         let of = |kind: &Kind| (kind.group.clone(), kind.plural.clone());
         let versions = kinds.iter().map(|kind| (of(kind), vec!["v1".to_owned(), "v2".to_owned()])).collect();
-        Served { brand, kinds, versions }
+        Served { brand, kinds, versions, elsewhere: BTreeSet::new() }
     }
 
     #[test]

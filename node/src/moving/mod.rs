@@ -31,7 +31,7 @@ mod target;
 mod tests;
 mod waiting;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -42,11 +42,13 @@ use orch_proto::Brand;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use self::copied::{Copied, Place};
 pub use self::export::export;
 use self::journal::Journal;
 use self::kinds::{Declared, Kind, declared, discover};
+use self::owners::Owner;
 use self::report::Report;
 use self::servers::Pool;
 use self::stops::Stops;
@@ -84,6 +86,18 @@ struct Kinds {
     all: Vec<Kind>,
     /// Those that the target serves, too, by their id, in the version in which they are copied.
     shared: BTreeMap<String, Kind>,
+    /// The groups of which other servers answer for the source.
+    elsewhere: BTreeSet<String>,
+    /// When the servers were asked.
+    asked: Option<Instant>,
+}
+
+impl Kinds {
+    /// Whether it is known what the kind of `owner` is, or that no server keeps it.
+    fn knows(&self, owner: &Owner) -> bool {
+        self.elsewhere.contains(&owner.group)
+            || self.all.iter().any(|kind| kind.is_of(&owner.group, &owner.kind))
+    }
 }
 
 /// Copies the objects of the server that `arguments` name, and prints the progress and the end to `out`.

@@ -19,11 +19,22 @@ use super::servers::UNDER_WAY_MAX;
 use super::target::{Namesakes, Put, Removal, Trial, put, remove};
 use super::waiting::Waiting;
 
+/// The reason that stands in the state file for an object that comes later.
+const OWED: &str = "it comes once what it needs is at the target";
+
 /// Whether an object is sent with its owners.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owners {
     Kept,
     Omitted,
+}
+
+/// Whether an object can be sent to its place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Free,
+    /// One that the source made after it is there.
+    Newer,
 }
 
 impl Move<'_> {
@@ -39,11 +50,14 @@ impl Move<'_> {
 
     /// Sends `objects`, many at once.
     pub(super) async fn send(&self, kind: &Kind, id: &str, objects: Vec<Value>) -> anyhow::Result<()> {
-        for object in &objects {
-            self.make_way(kind, id, &place_of(object), uid_of(object)).await?;
+        let mut newest = Vec::new();
+        for object in objects {
+            if self.make_way(kind, id, &place_of(&object), uid_of(&object)).await? == Way::Free {
+                newest.push(object);
+            }
         }
-        self.expect(kind, id, &objects)?;
-        let sends = objects.into_iter().map(|object| self.send_one(kind, id, object));
+        self.expect(kind, id, &newest)?;
+        let sends = newest.into_iter().map(|object| self.send_one(kind, id, object));
         stream::iter(sends).buffer_unordered(UNDER_WAY_MAX).try_collect::<Vec<()>>().await?;
         Ok(())
     }
@@ -56,8 +70,10 @@ impl Move<'_> {
         object: Value,
         owners: Owners,
     ) -> anyhow::Result<()> {
-        self.make_way(kind, id, &place_of(&object), uid_of(&object)).await?;
-        self.send_as(kind, id, object, owners).await
+        match self.make_way(kind, id, &place_of(&object), uid_of(&object)).await? {
+            Way::Free => self.send_as(kind, id, object, owners).await,
+            Way::Newer => Ok(()),
+        }
     }
 
     /// The same for an object that has the uid of the one at its place.
@@ -71,10 +87,27 @@ impl Move<'_> {
         self.send_one(kind, id, object).await
     }
 
-    /// Removes the object of another uid that was brought to `place`: the source has deleted it, and made another one of the name.
-    pub(super) async fn make_way(&self, kind: &Kind, id: &str, place: &str, uid: &str) -> anyhow::Result<()> {
+    /// Removes the object of another uid that was brought to `place`: the source has deleted it, and made another one of the name. An object
+    /// that was copied ahead of its event stays, because that of `uid` is the older one: the source is asked.
+    pub(super) async fn make_way(
+        &self,
+        kind: &Kind,
+        id: &str,
+        place: &str,
+        uid: &str,
+    ) -> anyhow::Result<Way> {
         let has_other = self.copied.lock().has_other_at((id, place), uid);
-        if has_other { self.apply_removal(kind, id, place).await } else { Ok(()) }
+        if !has_other {
+            return Ok(Way::Free);
+        }
+        if let Some(found) = self.source.document(&kind.path_of(place)).await?
+            && uid_of(&found) != uid
+            && self.copied.lock().has_at((id, place), uid_of(&found))
+        {
+            return Ok(Way::Newer);
+        }
+        self.apply_removal(kind, id, place).await?;
+        Ok(Way::Free)
     }
 
     /// Writes into the state file that `objects` are about to be sent.
@@ -131,44 +164,73 @@ impl Move<'_> {
     /// Removes the object at `place`, if this move has brought it, and with it those of its dependents that the source has no more.
     pub(super) async fn apply_removal(&self, kind: &Kind, id: &str, place: &str) -> anyhow::Result<()> {
         let mut seen: HashSet<Place> = HashSet::from([(id.to_owned(), place.to_owned())]);
-        let mut removed = vec![(kind.clone(), place.to_owned())];
-        let mut at = 0;
-        while let Some((kind, place)) = removed.get(at) {
-            let uid = self.copied.lock().uid_at((&kind.id(), place));
+        let uid = self.copied.lock().uid_at((id, place));
+        let mut removed = vec![(kind.clone(), place.to_owned(), uid)];
+        let (mut put_off, mut at) = (Vec::new(), 0);
+        while let Some((_, _, uid)) = removed.get(at) {
+            let uid = uid.clone();
             let dependents = uid.map(|uid| self.copied.lock().dependents(&uid)).unwrap_or_default();
             for dependent in dependents {
                 if seen.insert(dependent.clone()) {
-                    removed.extend(self.bring_up_to_date(&dependent).await?);
+                    removed.extend(self.bring_up_to_date(&dependent, &mut put_off).await?);
                 }
             }
             at += 1;
         }
-        for (kind, place) in removed.iter().rev() {
-            self.remove_one(kind, &kind.id(), place).await?;
+        for (kind, place, uid) in removed.iter().rev() {
+            let (id, now) = (kind.id(), self.copied.lock().uid_at((&kind.id(), place)));
+            // Another watch may have brought a newer object meanwhile.
+            if now == *uid {
+                self.remove_one(kind, &id, place).await?;
+            }
+        }
+        // The removals have ended the notes of what comes to their places.
+        for (at, later) in put_off {
+            self.owe(&at, &later.uid)?;
+            self.later.lock().insert(at, later);
         }
         Ok(())
     }
 
-    /// Brings the dependent of an object that goes to the state of the source. Returns it where that one has it no more.
-    async fn bring_up_to_date(&self, (id, place): &Place) -> anyhow::Result<Option<(Kind, String)>> {
+    /// Writes into the state file that the object at a place comes later: a run that is broken off before leaves it to the next one.
+    fn owe(&self, (id, place): &Place, uid: &str) -> anyhow::Result<()> {
+        let left = self.copied.lock().note_owed((id, place), uid, OWED);
+        self.journal.lock().write(&refusal_line((id, place), uid, OWED, left))
+    }
+
+    /// Brings the dependent of an object that goes to the state of the source. Returns it, with its uid, where that one has it no more;
+    /// what is to be copied later goes to `put_off`.
+    async fn bring_up_to_date(
+        &self,
+        (id, place): &Place,
+        put_off: &mut Vec<(Place, Waiting)>,
+    ) -> anyhow::Result<Option<(Kind, String, Option<String>)>> {
         let Some(kind) = self.kind(id) else { return Ok(None) };
-        let Some(object) = self.source.document(&kind.path_of(place)).await? else {
-            return Ok(Some((kind, place.clone())));
+        let object = self.source.document(&kind.path_of(place)).await?;
+        let brought = self.copied.lock().uid_at((id, place));
+        let Some(object) = object else {
+            return Ok(Some((kind, place.clone(), brought)));
         };
         let now = Waiting::of(self.brand, &kind, &object);
         let (is_other, is_settled) = {
             let copied = self.copied.lock();
             (copied.has_other_at((id, place), uid_of(&object)), copied.are_settled(&now.owners))
         };
+        let (at, uid) = ((id.clone(), place.clone()), now.uid.clone());
         if is_other {
-            self.later.lock().insert((id.clone(), place.clone()), now);
-            return Ok(Some((kind, place.clone())));
+            self.owe(&at, &uid)?;
+            put_off.push((at, now));
+            return Ok(Some((kind, place.clone(), brought)));
         }
         let owners = if is_settled { Owners::Kept } else { Owners::Omitted };
         if owners == Owners::Omitted {
-            self.later.lock().insert((id.clone(), place.clone()), now);
+            self.owe(&at, &uid)?;
+            put_off.push((at.clone(), now));
         }
         self.send_as(&kind, id, object, owners).await?;
+        if owners == Owners::Omitted {
+            self.owe(&at, &uid)?;
+        }
         Ok(None)
     }
 
@@ -187,7 +249,8 @@ impl Move<'_> {
     }
 
     async fn remove_plain(&self, kind: &Kind, id: &str, place: &str) -> anyhow::Result<()> {
-        let Some(uid) = self.copied.lock().uid_at((id, place)) else { return Ok(()) };
+        let uid = self.copied.lock().uid_at((id, place));
+        let Some(uid) = uid else { return self.forget_refusal(id, place) };
         if self.is_trial() {
             return Ok(());
         }
@@ -206,8 +269,19 @@ impl Move<'_> {
         }
         Ok(())
     }
+
+    /// Notes that an object that was refused, or was to come later, and is not in the books is gone.
+    fn forget_refusal(&self, id: &str, place: &str) -> anyhow::Result<()> {
+        let at = (id.to_owned(), place.to_owned());
+        let was_refused = self.copied.lock().refusals().contains_key(&at);
+        if was_refused {
+            self.journal.lock().write(&gone_line((id, place)))?;
+            self.copied.lock().remove((id, place));
+        }
+        Ok(())
+    }
 }
 
-fn uid_of(object: &Value) -> &str {
+pub(super) fn uid_of(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().unwrap_or_default()
 }

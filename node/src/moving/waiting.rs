@@ -1,7 +1,8 @@
 //! Objects that come later than their list, because what they need is not at the target.
 //!
 //! Owns the order among them, and the search for owners that no list has brought: an owner that was made between two lists is copied first; one
-//! that the source does not have either is nothing to wait for.
+//! that the source does not have either is nothing to wait for. One whose kind the target does not serve bars its dependents: the target's
+//! garbage collector leaves them alone only until it serves the kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use serde_json::Value;
 use super::copied::{Barred, Copied};
 use super::kinds::{Kind, place_of};
 use super::owners::{Owner, account_of, owners_of, uids_of};
-use super::sending::Owners;
+use super::sending::{Owners, Way};
 use super::servers::UNDER_WAY_MAX;
 use super::{Move, left_out};
 
@@ -21,7 +22,7 @@ use super::{Move, left_out};
 pub(super) struct Waiting {
     kind: Kind,
     place: String,
-    uid: String,
+    pub(super) uid: String,
     pub(super) owners: Vec<Owner>,
 }
 
@@ -36,6 +37,16 @@ impl Waiting {
     pub(super) fn namespace(&self) -> &str {
         self.place.split_once('/').map_or("", |(namespace, _)| namespace)
     }
+}
+
+/// What became of the search for an owner.
+pub(super) enum Found {
+    /// The source has it, and it moves.
+    Moving(Waiting),
+    /// The same, but the target does not serve its kind, which has this id.
+    Unserved(String),
+    /// It does not come: the books say why.
+    Gone,
 }
 
 /// The kinds that are finished once the objects that waited are copied.
@@ -114,47 +125,64 @@ impl Move<'_> {
             if unknown.is_empty() {
                 return Ok(());
             }
-            let searches = unknown.values().map(|(owner, namespace)| self.find(owner, namespace));
+            let searches = unknown.iter().map(|(uid, (owner, namespace))| async move {
+                anyhow::Ok((uid, self.find(owner, namespace).await?))
+            });
             let found: Vec<_> = stream::iter(searches).buffer_unordered(UNDER_WAY_MAX).try_collect().await?;
-            waiting.extend(found.into_iter().flatten());
+            for (uid, found) in found {
+                match found {
+                    Found::Moving(owner) => waiting.push(owner),
+                    Found::Unserved(_) => self.copied.lock().note_unserved(uid),
+                    Found::Gone => {}
+                }
+            }
         }
     }
 
-    /// The owner of an object in `namespace`, if the source has it and it moves; else the books say why not.
-    pub(super) async fn find(&self, owner: &Owner, namespace: &str) -> anyhow::Result<Option<Waiting>> {
-        let kind =
-            self.kinds.lock().shared.values().find(|kind| kind.is_of(&owner.group, &owner.kind)).cloned();
-        // The garbage collector leaves owners alone whose kind is not served.
+    /// Looks for the owner of an object in `namespace` at the source.
+    pub(super) async fn find(&self, owner: &Owner, namespace: &str) -> anyhow::Result<Found> {
+        let (kind, is_served) = {
+            let kinds = self.kinds.lock();
+            let is_it = |kind: &&Kind| kind.is_of(&owner.group, &owner.kind);
+            let shared = kinds.shared.values().find(is_it);
+            (shared.or_else(|| kinds.all.iter().find(is_it)).cloned(), shared.is_some())
+        };
+        // The garbage collector leaves owners alone whose kind is not served; one that the source does not serve does not come.
         let Some(kind) = kind.filter(|kind| !kind.namespaced || !namespace.is_empty()) else {
             self.copied.lock().note_absent(&owner.uid);
-            return Ok(None);
+            return Ok(Found::Gone);
         };
         let place = if kind.namespaced { format!("{namespace}/{}", owner.name) } else { owner.name.clone() };
         let found = self.source.document(&kind.path_of(&place)).await?;
         let Some(object) = found.filter(|object| object["metadata"]["uid"] == owner.uid.as_str()) else {
             self.copied.lock().note_absent(&owner.uid);
-            return Ok(None);
+            return Ok(Found::Gone);
         };
         let of_kind = left_out::of_kind(self.brand, &kind, self.arguments.with_events);
         if of_kind.is_some() || self.reason_to_stay(&kind, &object).is_some() {
             self.copied.lock().note_staying(&owner.uid);
-            return Ok(None);
+            return Ok(Found::Gone);
         }
-        Ok(Some(Waiting::of(self.brand, &kind, &object)))
+        Ok(match is_served {
+            true => Found::Moving(Waiting::of(self.brand, &kind, &object)),
+            false => Found::Unserved(kind.id()),
+        })
     }
 
     /// Copies `batch`; returns the objects of it that have to wait again, because they name other owners by now.
     async fn copy_places(&self, batch: &[Waiting], owners: Owners) -> anyhow::Result<Vec<Waiting>> {
         let mut kinds: BTreeMap<String, Vec<&Waiting>> = BTreeMap::new();
         for later in batch {
-            self.make_way(&later.kind, &later.kind.id(), &later.place, &later.uid).await?;
-            kinds.entry(later.kind.id()).or_default().push(later);
+            let id = later.kind.id();
+            if self.make_way(&later.kind, &id, &later.place, &later.uid).await? == Way::Free {
+                kinds.entry(id).or_default().push(later);
+            }
         }
-        for (id, of_kind) in kinds {
-            let entry = |later: &Waiting| (later.place.clone(), later.uid.clone(), uids_of(&later.owners));
-            self.expect_places(&id, of_kind.into_iter().map(entry))?;
+        for (id, of_kind) in &kinds {
+            let entry = |later: &&Waiting| (later.place.clone(), later.uid.clone(), uids_of(&later.owners));
+            self.expect_places(id, of_kind.iter().map(entry))?;
         }
-        let sends = batch.iter().map(|later| self.copy_later(later, owners));
+        let sends = kinds.values().flatten().map(|later| self.copy_later(later, owners));
         let again: Vec<_> = stream::iter(sends).buffer_unordered(UNDER_WAY_MAX).try_collect().await?;
         Ok(again.into_iter().flatten().collect())
     }
@@ -166,6 +194,9 @@ impl Move<'_> {
         if let Some(barred) = barrier {
             let reason = match barred {
                 Barred::Refused => "its owner was refused, and the target would collect it as garbage",
+                Barred::Unserved => {
+                    "the target does not serve the kind of its owner: once it does, it would collect it as garbage"
+                }
                 Barred::Stays => "its owner does not move, and the target would collect it as garbage",
             };
             self.refuse((&id, place), &later.uid, reason.to_owned())?;

@@ -303,9 +303,8 @@ impl View<'_> {
     ) -> Result<Owner, serde_json::Error> {
         if let Some(server) = self.owners.server(reference) {
             let question = Question::of(server, reference, dependent.namespace());
-            let answer = self.owners.answer(&question, stored.revision);
-            let took_along = self.owners.took_along(&question, reference.text("uid"));
-            return Ok(remote_owner(answer, reference.text("uid"), took_along));
+            let (answer, uid) = (self.owners.answer(&question, stored.revision), reference.text("uid"));
+            return Ok(remote_owner(answer, uid, || self.owners.took_along(&question, uid)));
         }
         let Some(resource) = self.resource(reference) else {
             // The end of the owner was seen, and after it that of its kind.
@@ -355,14 +354,14 @@ impl Action {
     }
 }
 
-/// The owner with `uid`, of which an aggregated server says `answer`. `took_along`: where it is absent, it took its dependents along.
-fn remote_owner(answer: Option<&Answer>, uid: &str, took_along: bool) -> Owner {
-    let absent = if took_along { Owner::Absent } else { Owner::Unseen };
+/// The owner with `uid`, of which an aggregated server says `answer`. `took_along`: whether it took its dependents along, where it is absent.
+fn remote_owner(answer: Option<&Answer>, uid: &str, took_along: impl Fn() -> bool) -> Owner {
+    let absent = || if took_along() { Owner::Absent } else { Owner::Unseen };
     match answer {
         None => Owner::Unasked,
         Some(Answer::Unknown) => Owner::Unknown,
-        Some(Answer::Missing) => absent,
-        Some(Answer::Found { uid: found, .. }) if found != uid => absent,
+        Some(Answer::Missing) => absent(),
+        Some(Answer::Found { uid: found, .. }) if found != uid => absent(),
         Some(Answer::Found { is_orphaning: true, .. }) => Owner::Unknown,
         Some(Answer::Found { is_waiting: true, .. }) => Owner::WaitingForDependents,
         Some(Answer::Found { is_waiting: false, .. }) => Owner::Live,

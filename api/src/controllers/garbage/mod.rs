@@ -66,8 +66,8 @@ const BATCH_MAX: usize = 256;
 /// every dependent, leaves time for requests between turns.
 const BATCHES_PER_TURN: usize = 4;
 
-/// Objects whose writes are under way from which on no further ones are taken: two batches. A batch taken just below goes
-/// beyond by [`BATCH_MAX`].
+/// Objects that are worked on, but for those that only ask, from which on no further ones are taken: two batches. A batch
+/// taken just below goes beyond by [`BATCH_MAX`].
 const UNDER_WAY_MAX: usize = 512;
 
 /// Writes that are under way or wait for a place, from which on no further objects are taken; also the writes of one batch.
@@ -93,7 +93,7 @@ pub(super) async fn run<S: Store>(
     sightings: &Arc<Mutex<Sightings>>,
 ) -> Result<Infallible, ApiError> {
     client.newest().await?;
-    sightings.lock().resume(client.store().elapsed());
+    sightings.lock().resume();
     let holds = Holds::default();
     elsewhere::begin(client, &holds).await;
     let here = Box::pin(collect(client, &holds, sightings));
@@ -116,18 +116,18 @@ async fn collect<S: Store>(
     let mut follower = Follower::new(Watched::new(storages, store.elapsed()), &client.newest().await?);
     follower.value_mut().owners.share(sightings);
     follower.value_mut().queue.measure(client.figures().queue("garbage_collector"));
-    let (mut writes_under_way, mut undecided) = (0, Undecided::new(Keeper::Cluster));
+    let (mut under_way, mut undecided) = (UnderWay::default(), Undecided::new(Keeper::Cluster));
     turns.start(released(holds));
     loop {
         let queue = &mut follower.value_mut().queue;
         queue.advance(store.elapsed());
-        let due = if is_full(queue, writes_under_way) { None } else { queue.wait() };
+        let due = if under_way.is_full(queue) { None } else { queue.wait() };
         let ended = turns.next(due).await;
         queue.advance(store.elapsed());
         for work in ended {
             match work {
                 Work::Ended(work) => {
-                    writes_under_way -= work.writes;
+                    under_way.end(&work);
                     end(client, follower.value_mut(), work);
                 }
                 Work::Released(owners) => {
@@ -140,7 +140,7 @@ async fn collect<S: Store>(
         follow(&mut turns, &mut follower, store);
         for _ in 0..BATCHES_PER_TURN {
             let queue = &mut follower.value_mut().queue;
-            let most = if is_full(queue, writes_under_way) { 0 } else { BATCH_MAX };
+            let most = if under_way.is_full(queue) { 0 } else { BATCH_MAX };
             let due = queue.take_due(most);
             if due.is_empty() {
                 break;
@@ -155,7 +155,7 @@ async fn collect<S: Store>(
             let watched = follower.advance(&applied);
             watched.owners.refresh(servers, &registry, store.elapsed());
             for decided in decide_all((client, holds), &applied.state, &registry, watched, due) {
-                writes_under_way += decided.actions.len();
+                under_way.begin(&decided);
                 turns.start(carry_out(client, (&places, &asking), decided));
             }
         }
@@ -193,9 +193,30 @@ fn storages(served: &Registry) -> Vec<Arc<str>> {
     storages
 }
 
-/// Whether further objects wait until some of the writes have ended.
-fn is_full(queue: &Queue<ObjectRef>, writes_under_way: usize) -> bool {
-    queue.taken() >= UNDER_WAY_MAX || writes_under_way >= WRITES_MAX
+/// Work that was begun and has not ended.
+#[derive(Debug, Default)]
+struct UnderWay {
+    writes: usize,
+    /// Objects that only ask aggregated servers for owners. These questions have bounds of their own ([`remote_owners`]).
+    asking: usize,
+}
+
+impl UnderWay {
+    fn begin(&mut self, decided: &Decided) {
+        self.writes += decided.actions.len();
+        self.asking += usize::from(!decided.questions.is_empty());
+    }
+
+    fn end(&mut self, ended: &Ended) {
+        self.writes -= ended.writes;
+        // Each question has an answer.
+        self.asking -= usize::from(!ended.answers.is_empty());
+    }
+
+    /// Whether further objects wait until some of the work has ended.
+    fn is_full(&self, queue: &Queue<ObjectRef>) -> bool {
+        queue.taken().saturating_sub(self.asking) >= UNDER_WAY_MAX || self.writes >= WRITES_MAX
+    }
 }
 
 /// The writes that the decision on one object asks for.

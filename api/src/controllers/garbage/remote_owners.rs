@@ -7,7 +7,8 @@
 //!
 //! Invariant: an answer counts for a dependent only if the dependent was stored, as it is, before the question: an object of
 //! the owner's name may have been made since an older answer.
-//! Invariant: a slow server has a part of the collector's work at most ([`UNDER_WAY_MAX`]).
+//! Invariant: a slow server has a part of the questions at most ([`UNDER_WAY_MAX`] of [`UNDER_WAY_ALL_MAX`]), and objects that only ask take no
+//! room of others ([`super::UnderWay`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -25,17 +26,20 @@ use crate::registry::Registry;
 /// Time after which dependents of such owners are looked at again. The reference hears of the end of an owner by a watch.
 pub(super) const AGAIN: Duration = Duration::from_secs(60);
 
-/// Wait of a dependent whose questions another one is asking already.
+/// Shortest wait of a dependent whose questions another one is asking already. It waits for as long as those have been under way: twice as
+/// long each time.
 const ASKED_ALREADY: Duration = Duration::from_millis(100);
 
-/// Questions to one server that are under way, or wait for a place, from which on further dependents wait: a quarter of the objects that the
-/// collector works on at a time.
+/// Questions to one server that are under way, or wait for a place, from which on further dependents wait.
 const UNDER_WAY_MAX: usize = 128;
+
+/// The same to all servers: eight slow ones have them all.
+const UNDER_WAY_ALL_MAX: usize = 1024;
 
 /// Assumed time of a question to a server that has not answered one yet.
 const TOOK: Duration = Duration::from_secs(1);
 
-/// Longest wait of a dependent for a server that has [`UNDER_WAY_MAX`] questions.
+/// Longest wait of a dependent for a question that is under way, or for a server that has [`UNDER_WAY_MAX`] of them.
 const BUSY_MAX: Duration = Duration::from_secs(10);
 
 /// Time for which an answer is kept, for the other dependents of the owner.
@@ -165,7 +169,7 @@ impl RemoteOwners {
 
     /// Whether the owner `uid`, which is not where `question` looks for it, takes its dependents along.
     pub(super) fn took_along(&self, question: &Question, uid: &str) -> bool {
-        self.sightings.lock().took_along(question, uid)
+        self.sightings.lock().took_along(question, uid, self.now)
     }
 
     /// Shares what others saw, and what is seen here.
@@ -178,7 +182,12 @@ impl RemoteOwners {
         let (mut begun, mut wait) = (questions, ASKED_ALREADY);
         // set: questions.
         begun.retain(|(_, question)| {
-            if self.under_way.contains_key(question) {
+            if let Some(began) = self.under_way.get(question) {
+                wait = wait.max(self.now.saturating_sub(*began).min(BUSY_MAX));
+                return false;
+            }
+            if self.under_way.len() >= UNDER_WAY_ALL_MAX {
+                wait = wait.max(TOOK);
                 return false;
             }
             let load = self.loads.entry(question.server.clone());
@@ -198,7 +207,7 @@ impl RemoteOwners {
     pub(super) fn end(&mut self, answers: Vec<(Question, Answer)>, as_of: Revision, now: Duration) {
         for (question, answer) in answers {
             self.end_one(&question, now);
-            self.sightings.lock().note(&question, &answer);
+            self.sightings.lock().note(&question, &answer, now);
             self.known.insert(question, Known { answer, as_of, at: now });
         }
     }
@@ -260,5 +269,29 @@ mod tests {
         owners.end(vec![(ended, Answer::Unknown)], Revision(1), Duration::from_secs(5));
         assert!(is_begun(owners.begin(asked("v1.slow", "more"))));
         assert_eq!(owners.begin(asked("v1.slow", "yet-more")), Begun::After(Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn dependents_of_an_owner_that_is_asked_for_wait_longer_each_time() {
+        let (mut owners, mut looks) = (RemoteOwners::default(), 0);
+        owners.begin(asked("v1.slow", "w"));
+        while owners.now < Duration::from_secs(300) {
+            let Begun::After(wait) = owners.begin(asked("v1.slow", "w")) else { panic!("it is asked twice") };
+            assert!((ASKED_ALREADY..=BUSY_MAX).contains(&wait), "{wait:?}");
+            owners.now += wait;
+            looks += 1;
+        }
+        assert!(looks < 50, "{looks}");
+    }
+
+    #[test]
+    fn questions_to_all_servers_are_bounded() {
+        let mut owners = RemoteOwners::default();
+        let servers = (0..UNDER_WAY_ALL_MAX).map(|at| format!("v{}.slow", at / UNDER_WAY_MAX));
+        for (at, server) in servers.enumerate() {
+            assert!(matches!(owners.begin(asked(&server, &at.to_string())), Begun::Ask(_)));
+        }
+        assert_eq!(owners.begin(asked("v1.fast", "a")), Begun::After(TOOK));
+        assert!(!owners.loads.contains_key("v1.fast"));
     }
 }

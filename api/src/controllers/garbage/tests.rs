@@ -529,3 +529,16 @@ async fn dependents_of_one_aggregated_owner_ask_once_and_another_uid_is_another_
     };
     fixture.beside(run(&client, &Arc::default()), steps).await;
 }
+
+#[test]
+fn objects_that_only_ask_take_no_room_of_others() {
+    let mut queue = Queue::default();
+    for at in 0..UNDER_WAY_MAX {
+        let object = ObjectRef { storage: "secrets".into(), path: format!("n/{at}").into() };
+        queue.add(&object, Duration::ZERO);
+    }
+    assert_eq!(queue.take_due(UNDER_WAY_MAX).len(), UNDER_WAY_MAX);
+    assert!(UnderWay::default().is_full(&queue));
+    assert!(!UnderWay { writes: 0, asking: 1 }.is_full(&queue));
+    assert!(UnderWay { writes: WRITES_MAX, asking: UNDER_WAY_MAX }.is_full(&queue));
+}

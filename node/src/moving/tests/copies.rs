@@ -155,6 +155,70 @@ async fn a_refused_definition_does_not_keep_others_from_being_waited_for() {
 }
 
 #[tokio::test]
+async fn a_list_removes_nothing_that_the_source_has_made_since() {
+    for listed in [json!([]), json!([object("n/r", "u-0")])] {
+        let clusters = Clusters::start().await;
+        let (source, target) = (&clusters.source, &clusters.target);
+        source.put("replicasets.apps", object("n/r", "u-r"));
+        assert_eq!(clusters.copy().await.0, 0);
+        break_off(&clusters);
+        let list = json!({"items": listed, "metadata": {"resourceVersion": "1"}});
+        source.script(move |call, _| {
+            call.starts_with("GET /apis/apps/v1/replicasets?").then(|| (200, list.clone()))
+        });
+        assert_eq!(clusters.copy().await.0, 0);
+        assert_eq!(target.uid("replicasets.apps", "n/r").as_deref(), Some("u-r"));
+        assert!(target.calls("DELETE ").is_empty(), "it was removed for a while");
+    }
+}
+
+#[tokio::test]
+async fn what_a_removal_has_put_off_comes_with_the_next_run() {
+    let clusters = Clusters::start().await;
+    let (source, target) = (&clusters.source, &clusters.target);
+    source.put("replicasets.apps", object("n/r", "u-r"));
+    source.put("pods", owned(object("n/p", "u-p1"), ("apps/v1", "ReplicaSet", "r", "u-r")));
+    assert_eq!(clusters.copy().await.0, 0);
+    // Only the replica sets are listed again.
+    let text = std::fs::read_to_string(clusters.state()).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with("kind\treplicasets.apps\t"));
+    let text: String = lines.map(|line| format!("{line}\n")).collect();
+    std::fs::write(clusters.state(), text).unwrap();
+    source.delete("replicasets.apps", "n/r");
+    source.put("pods", object("n/p", "u-p2"));
+    target.script(|call, _| {
+        let is_it = call.starts_with("PUT ") && call.contains("pods/p");
+        is_it.then(|| (401, json!({"message": "who are you?"})))
+    });
+    assert!(clusters.try_run(&clusters.arguments()).await.is_err(), "it is broken off");
+    assert_eq!(target.uid("pods", "n/p"), None);
+    target.end_script();
+    let (code, told) = clusters.copy().await;
+    assert_eq!((code, target.uid("pods", "n/p").as_deref()), (0, Some("u-p2")), "{told}");
+    let (code, told) = clusters.copy().await;
+    assert_eq!((code, told.contains("REFUSED")), (0, false), "{told}");
+}
+
+#[tokio::test]
+async fn what_an_object_of_an_unserved_kind_owns_waits_for_the_kind() {
+    let clusters = Clusters::start().await;
+    let (source, target) = (&clusters.source, &clusters.target);
+    source.put(DEFINITIONS, definition("bad", "u-bad"));
+    source.put("bad.example.com", map("n/x", "u-x", "v"));
+    source.put("configmaps", owned(map("n/of-x", "u-1", "v"), ("example.com/v1", "Kind-bad", "x", "u-x")));
+    source.put("configmaps", owned(map("n/of-none", "u-2", "v"), ("example.com/v1", "Kind-no", "y", "u-y")));
+    refuse(target, "customresourcedefinitions/bad.");
+    let (code, told) = clusters.copy().await;
+    assert_eq!((code, target.uid("configmaps", "n/of-x")), (3, None), "{told}");
+    assert!(told.contains("configmaps n/of-x REFUSED: the target does not serve"), "{told}");
+    assert!(target.uid("configmaps", "n/of-none").is_some(), "the source does not serve the kind either");
+    target.end_script();
+    target.forget_calls();
+    let (code, told) = clusters.copy().await;
+    assert_eq!((code, sent(&clusters)[1..].to_vec()), (0, vec!["x".to_owned(), "of-x".to_owned()]), "{told}");
+}
+
+#[tokio::test]
 async fn a_list_that_the_source_forgets_goes_on_and_its_objects_are_sent_once() {
     let clusters = Clusters::start().await;
     let (source, target) = (&clusters.source, &clusters.target);

@@ -80,6 +80,47 @@ async fn a_definition_that_is_made_again_while_it_is_followed_is_replaced_with_i
 }
 
 #[tokio::test]
+async fn what_comes_with_the_definition_of_its_owner_is_sent_after_the_owner() {
+    let clusters = Clusters::start().await;
+    let (source, target) = (&clusters.source, &clusters.target);
+    let changes = async {
+        until_followed(&clusters, "first").await;
+        *target.delay.lock() = 3;
+        source.put(DEFINITIONS, definition("widgets", "u-d"));
+        source.put("widgets.example.com", map("n/w", "u-w", "v"));
+        let owner = ("example.com/v1", "Kind-widgets", "w", "u-w");
+        source.put("configmaps", owned(map("n/of-w", "u-1", "v"), owner));
+        clusters.until_target_has("configmaps", "n/of-w", Some("u-1")).await;
+        let puts = target.calls("PUT ");
+        let at = |part: &str| puts.iter().position(|call| call.contains(part));
+        assert!(at("widgets/w?").is_some() && at("widgets/w?") < at("configmaps/of-w?"), "{puts:?}");
+    };
+    let (code, told) = clusters.follow(changes).await.unwrap();
+    assert_eq!(code, 0, "{told}");
+}
+
+#[tokio::test]
+async fn a_namespace_that_does_not_come_holds_no_watch_up() {
+    let clusters = Clusters::start().await;
+    let (source, target) = (&clusters.source, &clusters.target);
+    refuse(target, "namespaces/shop?");
+    let changes = async {
+        until_followed(&clusters, "first").await;
+        source.put("namespaces", object("shop", "u-shop"));
+        source.put("configmaps", map("shop/a", "u-a", "v"));
+        // Its namespace is gone, and so is the object behind this event.
+        source.put("configmaps", map("gone/b", "u-b", "v"));
+        source.delete("configmaps", "gone/b");
+        // Well within the longest wait for a namespace.
+        until_followed(&clusters, "second").await;
+        assert!(target.calls("PUT /api/v1/namespaces/gone/").is_empty());
+    };
+    let (code, told) = clusters.follow(changes).await.unwrap();
+    assert_eq!(code, 3, "{told}");
+    assert!(told.contains("namespaces shop REFUSED") && !told.contains("gone/b"), "{told}");
+}
+
+#[tokio::test]
 async fn a_refusal_of_the_user_for_a_moment_is_waited_for() {
     let clusters = Clusters::start().await;
     let (source, target) = (&clusters.source, &clusters.target);

@@ -57,13 +57,17 @@ impl Clusters {
     }
 
     async fn run(&self, arguments: &ImportArgs) -> (u8, String) {
+        self.try_run(arguments).await.unwrap()
+    }
+
+    async fn try_run(&self, arguments: &ImportArgs) -> anyhow::Result<(u8, String)> {
         let (source, target) =
             (self.source.access.lock().take().unwrap(), self.target.access.lock().take().unwrap());
         let mut out = Vec::new();
         let stops = || -> std::io::Result<Stops> { unreachable!("nothing is followed") };
         let code = carry_out(arguments, (&source, &target), stops, &mut out).await;
         (*self.source.access.lock(), *self.target.access.lock()) = (Some(source), Some(target));
-        (code.unwrap(), String::from_utf8(out).unwrap())
+        Ok((code?, String::from_utf8(out).unwrap()))
     }
 
     /// Follows while `changes` runs, and stops then; returns the exit code and what was told.

@@ -40,8 +40,9 @@ const PAGES_MAX: usize = 200;
 /// Writes to one server in a look. The rest follows in the next ones.
 const WRITES_MAX: usize = 500;
 
-/// Questions to other servers for one page. Dependents of other owners stay until a later look.
-const QUESTIONS_MAX: usize = 64;
+/// Questions to other servers for one page: an owner for each object. Dependents of further owners stay until a later look, and for good where
+/// their owners are not asked for often enough.
+const QUESTIONS_MAX: usize = 256;
 
 /// Time for the questions for one page: a slow server of owners does not take all of a look at another one.
 const QUESTIONS_TIME_MAX: Duration = Duration::from_secs(10);
@@ -215,6 +216,7 @@ impl<S: Store> Look<'_, S> {
                 let read = self.client.aggregation().work(read).await.ok_or(Unread::Silence)?;
                 read.map_err(Unread::Garbled)
             }
+            (200, None) if answer.is_torn => Err(Unread::Silence),
             (200, None) => Err(Unread::TooLarge),
             (410, _) if !next.is_empty() => Err(Unread::Garbled("its token for the next page has expired")),
             _ => Err(Unread::Garbled("it refuses to list its objects")),
@@ -271,9 +273,10 @@ impl<S: Store> Look<'_, S> {
     /// The judgement of `dependent` in the state that this node has applied.
     fn judge(&self, dependent: &Dependent, answers: &BTreeMap<Question, Answer>) -> Judged {
         let applied = self.client.applied();
-        let (mut ends, sightings) = (self.ends.lock(), self.sightings.lock());
+        let mut ends = self.ends.lock();
         let ends: &Ends = ends.advance(&applied);
-        let known = Known { state: &applied.state, ends, answers, sightings: &sightings };
+        let now = self.client.store().elapsed();
+        let known = Known { state: &applied.state, ends, answers, sightings: self.sightings, now };
         self.rules.judge(dependent, known).unwrap_or_else(|error| {
             tracing::debug!(%error, name = dependent.name, "an owner cannot be read");
             Judged { verdict: Verdict::Nothing, in_the_way: BTreeSet::new(), is_undecided: false }
@@ -290,8 +293,8 @@ impl<S: Store> Look<'_, S> {
             questions.truncate(QUESTIONS_MAX);
         }
         let answers = self.asking.ask_all(self.client, questions, QUESTIONS_TIME_MAX).await;
-        let mut sightings = self.sightings.lock();
-        answers.iter().for_each(|(question, answer)| sightings.note(question, answer));
+        let (mut sightings, now) = (self.sightings.lock(), self.client.store().elapsed());
+        answers.iter().for_each(|(question, answer)| sightings.note(question, answer, now));
         answers.into_iter().collect()
     }
 }
@@ -318,7 +321,7 @@ fn next_of(resources: &[String], at: usize) -> Option<Place> {
 
 /// The reason why there is no page.
 enum Unread {
-    /// There is no answer in time.
+    /// There is no answer in time, or it broke off.
     Silence,
     TooLarge,
     Garbled(&'static str),
@@ -340,7 +343,7 @@ mod tests {
 
     #[test]
     fn each_question_is_the_first_by_some_chance() {
-        let firsts: BTreeSet<usize> = (0..128_u128)
+        let firsts: BTreeSet<usize> = (0..2 * QUESTIONS_MAX as u128)
             .map(|chance| {
                 let mut questions: Vec<usize> = (0..2 * QUESTIONS_MAX).collect();
                 turn(&mut questions, chance);

@@ -297,7 +297,6 @@ async fn look_at_all<S: Store>(
         }
     }
     memory.note_undecided(&servers.targets, client.moment());
-    sightings.lock().note_look(now);
     holds.end(&awaited, &all, now);
     Ok(())
 }

@@ -10,10 +10,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use orch_raft::State;
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
+use parking_lot::Mutex;
 
 use super::super::graph::ObjectRef;
 use super::super::ownership::{FOREGROUND, ORPHAN, Ownership};
@@ -74,7 +76,9 @@ pub(super) struct Known<'a> {
     pub(super) ends: &'a Ends,
     /// Of other servers.
     pub(super) answers: &'a BTreeMap<Question, Answer>,
-    pub(super) sightings: &'a Sightings,
+    pub(super) sightings: &'a Mutex<Sightings>,
+    /// The time, of `Store::elapsed`.
+    pub(super) now: Duration,
 }
 
 impl Rules<'_> {
@@ -119,11 +123,13 @@ impl Rules<'_> {
         let uid = reference.text("uid");
         if let Some(server) = self.servers.get(reference.text("apiVersion")) {
             let question = Question::of(server, reference, &dependent.namespace);
-            let took_along = known.sightings.took_along(&question, uid);
-            let absent = if took_along { Owner::Absent } else { Owner::Unseen };
+            let absent = || match known.sightings.lock().took_along(&question, uid, known.now) {
+                true => Owner::Absent,
+                false => Owner::Unseen,
+            };
             return Ok(match known.answers.get(&question) {
-                Some(Answer::Missing) => absent,
-                Some(Answer::Found { uid: found, .. }) if found != uid => absent,
+                Some(Answer::Missing) => absent(),
+                Some(Answer::Found { uid: found, .. }) if found != uid => absent(),
                 // The policy of its deletion may change until it is gone.
                 Some(Answer::Found { is_waiting: true, .. } | Answer::Unknown) | None => Owner::Unknown,
                 Some(Answer::Found { is_waiting: false, .. }) => Owner::Live,
@@ -209,7 +215,8 @@ mod tests {
             state: &fixture.state(),
             ends: &ends,
             answers: &BTreeMap::new(),
-            sightings: &Sightings::default(),
+            sightings: &Mutex::default(),
+            now: Duration::ZERO,
         };
         Rules { registry: &registry, servers: &servers }.judge(dependent, known).unwrap()
     }
