@@ -22,7 +22,7 @@ fn counted(code: &str) -> BTreeSet<String> {
     let patterns = [
         // gauge!("name", and the closures that are called like the macros.
         r#"\b(?:counter|gauge|histogram)!?\(\s*"(?P<name>[a-z_]+)""#,
-        r#"const [A-Z_]+: &str = "(?P<name>(?:(?:orch|apiserver)_|_healthcheck)[a-z_]*)";"#,
+        r#"const [A-Z_]+: &str = "(?P<name>(?:(?:orch|apiserver|aggregator)_|_healthcheck)[a-z_]*)";"#,
         // Written by hand, a family at a time.
         r#"\bseries\(\s*"(?P<name>[a-z_]+)""#,
         r#"\b(?:counter|gauge|histogram)!\(\s*format!\("\{\}(?P<name>_[a-z_]+)""#,
