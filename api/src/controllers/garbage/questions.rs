@@ -6,7 +6,7 @@
 //! Invariant: a server has [`PLACES_EACH`] of the [`PLACES`] at most, and one that hangs has these once in [`AWAY`].
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::future::{Either, select};
@@ -26,6 +26,9 @@ use crate::controllers::client::{Client, for_each};
 
 /// Time for which a server that did not answer is not asked again.
 const AWAY: Duration = Duration::from_secs(30);
+
+/// Time without an answer after which a server is taken for one that does not, where the caller waits no longer.
+const SILENT_MIN: Duration = Duration::from_secs(1);
 
 /// Questions at the same time, of all servers. Each may hold an answer of some megabytes.
 const PLACES: usize = 32;
@@ -51,8 +54,8 @@ impl Asking {
         Asking { places: Semaphore::new(PLACES), places_each, away }
     }
 
-    /// Asks all of `questions`, whose number the caller bounds. Those without an answer after `patience` have none, and their servers
-    /// rest like one that hangs.
+    /// Asks all of `questions`, whose number the caller bounds. Those without an answer after `patience` have none. A server that was
+    /// being asked then, for [`SILENT_MIN`], rests like one that hangs; others only waited for a place.
     pub(super) async fn ask_all<S: Store>(
         &self,
         client: &Client<S>,
@@ -61,12 +64,16 @@ impl Asking {
     ) -> Vec<(Question, Answer)> {
         let at_once = questions.len().max(1);
         let ask = |(remote, question): Asked| async move {
-            let asked = Box::pin(self.ask_in_turn(client, &remote, &question));
+            let begun = OnceLock::new();
+            let asked = Box::pin(self.ask_in_turn(client, (&remote, &question), &begun));
             let late = Box::pin(client.store().sleep(patience));
             let answer = match select(asked, late).await {
                 Either::Left((answer, _)) => answer,
                 Either::Right(_) => {
-                    self.rest(client, &remote);
+                    let now = client.store().elapsed();
+                    if begun.get().is_some_and(|begun| now.saturating_sub(*begun) >= SILENT_MIN) {
+                        self.rest(client, &remote);
+                    }
                     Answer::Unknown
                 }
             };
@@ -75,17 +82,19 @@ impl Asking {
         for_each(questions, at_once, ask).await
     }
 
+    /// Asks when there are places, and notes in `begun` when that is.
     async fn ask_in_turn<S: Store>(
         &self,
         client: &Client<S>,
-        remote: &Remote,
-        question: &Question,
+        (remote, question): (&Remote, &Question),
+        begun: &OnceLock<Duration>,
     ) -> Answer {
         // Errors mean that a semaphore was closed, which none ever is. The server's own places come first: those that wait for one hold no
         // other.
         let own = self.places_of(&remote.name);
         let _own = own.acquire().await;
         let _place = self.places.acquire().await;
+        begun.get_or_init(|| client.store().elapsed());
         self.ask(client, remote, question).await
     }
 

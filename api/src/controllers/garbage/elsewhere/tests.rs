@@ -640,6 +640,39 @@ async fn questions_to_a_silent_server_leave_places_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_whose_questions_waited_for_the_places_of_others_is_not_put_to_rest() {
+    let scene = Scene::new().await;
+    let client = scene.fixture.client();
+    for version in 1..=8 {
+        let silent = format!("v{version}.silent.example.com");
+        scene.register(&silent).await;
+        scene.set_available_of(&silent, "True").await;
+        let described = Description::Current([resource("widgets", "Widget", &VERBS)].into());
+        client.aggregation().descriptions().set(&silent.as_str().into(), described);
+    }
+    let mut servers = client.aggregation().all(&client.applied()).await;
+    let at = servers.iter().position(|server| *server.name == *SERVICE).unwrap();
+    let fast = servers.remove(at);
+    let quick = || vec![(fast.clone(), Question::about(&fast.name, "Widget", "n", "w"))];
+    let about = |at: usize| {
+        let server = &servers[at / 4];
+        (server.clone(), Question::about(&server.name, "Widget", "n", &at.to_string()))
+    };
+    let asking = Asking::new();
+    {
+        // They have all of the places.
+        let slow = asking.ask_all(&client, (0..32).map(about).collect(), Duration::from_secs(60));
+        let waits = asking.ask_all(&client, quick(), Duration::from_secs(2));
+        match futures::future::select(Box::pin(slow), Box::pin(waits)).await {
+            futures::future::Either::Left(_) => panic!("silent servers answer first"),
+            futures::future::Either::Right((answers, _)) => assert_eq!(answers[0].1, Answer::Unknown),
+        }
+    }
+    let answers = asking.ask_all(&client, quick(), Duration::from_secs(2)).await;
+    assert_eq!(answers[0].1, Answer::Missing);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_owner_that_went_while_its_server_was_away_takes_nothing_along() {
     let scene = Scene::new().await;
     scene.keep(&[widget("a", &[]), widget("there", &[widget_owner("a", "u-a")])]);
