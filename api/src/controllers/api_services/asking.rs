@@ -10,7 +10,7 @@ use futures::future::{Either, select};
 use http::header::{ACCEPT, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use http::request::Builder;
 use http::{Method, Request};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use orch_raft::Store;
 use orch_schema::value::Value;
 
@@ -43,8 +43,10 @@ pub(in crate::controllers) struct Unread {
     content_type: String,
     /// By which the server knows this version of the document; empty where it says nothing.
     pub(super) etag: String,
-    /// `None` where it is larger than its bound.
+    /// `None` where it is larger than its bound, or broke off.
     pub(in crate::controllers) body: Option<Bytes>,
+    /// It broke off before its end.
+    pub(in crate::controllers) is_torn: bool,
 }
 
 impl Unread {
@@ -116,7 +118,8 @@ async fn send<S: Store>(client: &Client<S>, remote: &Remote, request: Builder, b
     let relay = aggregation.relay()?.clone();
     let asking = async move {
         let (head, body) = relay.relay(server, request).await.ok()?.into_parts();
-        let body = Limited::new(body, DOCUMENT_BYTES_MAX).collect().await.ok();
+        let body = Limited::new(body, DOCUMENT_BYTES_MAX).collect().await;
+        let is_torn = body.as_ref().is_err_and(|error| !error.is::<LengthLimitError>());
         let text = |name| {
             head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
         };
@@ -124,7 +127,8 @@ async fn send<S: Store>(client: &Client<S>, remote: &Remote, request: Builder, b
             code: head.status.as_u16(),
             content_type: text(CONTENT_TYPE),
             etag: text(ETAG),
-            body: body.map(|body| body.to_bytes()),
+            body: body.ok().map(|body| body.to_bytes()),
+            is_torn,
         })
     };
     let late = client.store().sleep(ANSWER_MAX);

@@ -216,6 +216,7 @@ impl<S: Store> Look<'_, S> {
                 let read = self.client.aggregation().work(read).await.ok_or(Unread::Silence)?;
                 read.map_err(Unread::Garbled)
             }
+            (200, None) if answer.is_torn => Err(Unread::Silence),
             (200, None) => Err(Unread::TooLarge),
             (410, _) if !next.is_empty() => Err(Unread::Garbled("its token for the next page has expired")),
             _ => Err(Unread::Garbled("it refuses to list its objects")),
@@ -320,7 +321,7 @@ fn next_of(resources: &[String], at: usize) -> Option<Place> {
 
 /// The reason why there is no page.
 enum Unread {
-    /// There is no answer in time.
+    /// There is no answer in time, or it broke off.
     Silence,
     TooLarge,
     Garbled(&'static str),

@@ -46,6 +46,8 @@ enum Mood {
     RefusesLists,
     /// Its pages are too large to be read but for those of one object.
     SendsMuch,
+    /// Its answers break off.
+    BreaksOff,
 }
 
 /// A server of widgets. It gives one object in a page, unless told otherwise.
@@ -150,7 +152,14 @@ impl Relay for To {
             let body = body.collect().await.unwrap().to_bytes();
             let document = serde_json::from_slice(&body).unwrap_or(Value::Null);
             let (code, answer) = widgets.answer(&head.method, &head.uri, &document);
-            Ok(Response::builder().status(code).body(Body::from(answer.to_string())).unwrap())
+            let body = match *widgets.mood.lock() {
+                Mood::BreaksOff => {
+                    let parts = [Ok(answer.to_string()), Err(std::io::Error::other("reset"))];
+                    Body::from_stream(futures::stream::iter(parts))
+                }
+                _ => Body::from(answer.to_string()),
+            };
+            Ok(Response::builder().status(code).body(body).unwrap())
         })
     }
 }
@@ -523,6 +532,24 @@ async fn pages_that_are_too_large_are_asked_for_in_smaller_ones() {
             scene.wait(10).await;
             assert_eq!(scene.server.writes(), ["DELETE of-a", "DELETE of-b"]);
             assert!(!scene.has("b"));
+        })
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_breaks_off_is_not_asked_for_in_smaller_ones() {
+    let scene = Scene::new().await;
+    let owner = scene.owner("a").await;
+    scene.keep(&[widget("of-a", &[owner])]);
+    *scene.server.mood.lock() = Mood::BreaksOff;
+    scene
+        .run(async {
+            scene.delete("a", "Background").await;
+            scene.wait(10).await;
+            assert_eq!(*scene.server.lists.lock(), 1);
+            *scene.server.mood.lock() = Mood::Serves;
+            scene.wait(LOOK).await;
+            assert_eq!(scene.server.writes(), ["DELETE of-a"]);
         })
         .await;
 }
