@@ -48,7 +48,8 @@ pub(crate) struct Seen {
     pub(crate) skew_ms: Option<i64>,
     /// Bytes that its store may still take; as above, and `None` for a disk without a bound.
     pub(crate) room: Option<u64>,
-    /// What its program reports of itself, as it sent it; `None` where it reports nothing, and for programs that do not.
+    /// What its program reports of itself, as it sent it with its last answer; `None` where it did not answer the last question, where it
+    /// reports nothing, and for programs that do not.
     pub(crate) report: Option<Bytes>,
 }
 
@@ -103,7 +104,8 @@ impl<I: Copy + Sub<Output = Duration>> Contacts<I> {
         for (member, answer) in asked {
             let known = before.remove(&member).map_or_else(Seen::default, |contact| contact.at(now));
             let seen = match answer {
-                None => Seen { answers: Some(false), ..known },
+                // What it reported may be long over.
+                None => Seen { answers: Some(false), report: None, ..known },
                 Some(answer) => {
                     told.extend(&answer.contacts);
                     let says = answer.feature_level_max > 0;
@@ -260,6 +262,17 @@ mod tests {
             [word(4, 3000, 8)],
             "no age that a peer makes up overflows"
         );
+    }
+
+    #[test]
+    fn a_member_that_does_not_answer_reports_nothing() {
+        let contacts = Contacts::default();
+        let told = wire::AgreementResponse { report: Bytes::from_static(b"r"), ..answer(7, vec![]) };
+        contacts.note((s(10), 0), [(2, Some(&told))].into_iter());
+        assert_eq!(contacts.of(2, s(10)).report.as_deref(), Some(&b"r"[..]));
+        contacts.note((s(12), 0), [(2, None)].into_iter());
+        assert_eq!(contacts.of(2, s(12)).report, None);
+        assert_eq!(contacts.of(2, s(12)).applied, Some(7));
     }
 
     #[test]
