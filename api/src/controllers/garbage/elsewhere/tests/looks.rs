@@ -158,7 +158,7 @@ async fn a_server_whose_questions_waited_for_the_places_of_others_is_not_put_to_
         scene.register(&silent).await;
         scene.set_available_of(&silent, "True").await;
         let described = Description::Current([resource("widgets", "Widget", &VERBS)].into());
-        client.aggregation().descriptions().set(&(*silent).into(), described);
+        client.aggregation().descriptions().set(&silent.as_str().into(), described);
     }
     let mut servers = client.aggregation().all(&client.applied()).await;
     let at = servers.iter().position(|server| *server.name == *SERVICE).unwrap();
