@@ -10,6 +10,8 @@
 //!     good  KIND  PLACE  UID              an object that was refused is at the target
 //!     gone  KIND  PLACE                   the object was removed, and with a definition those of its kind
 //!     kind  KIND  VERSION                 everything up to this version is copied, but for what was refused
+//!     open                                changes are followed from here on: `kind` lines tell of watches, which end anywhere
+//!     anew                                every kind is listed again from here on: `kind` lines before do not count
 //!
 //! Invariant: a `copy` line is on the disk before its object is sent: without it nobody would remove the object that the source deletes
 //! before the next run. Other lines are not synced: a loss of power has their work done again.
@@ -124,6 +126,12 @@ pub(super) fn kind_line(kind: &str, version: &str) -> String {
     format!("kind\t{kind}\t{version}\t.\n")
 }
 
+/// The line of the begin of following.
+pub(super) const OPEN_LINE: &str = "open\t.\n";
+
+/// The line of the begin of a list of everything.
+pub(super) const ANEW_LINE: &str = "anew\t.\n";
+
 fn parse(text: &str, ends: &[String; 2]) -> anyhow::Result<Copied> {
     let mut lines = text.split_inclusive('\n');
     let head: Vec<&str> = lines.next().unwrap_or_default().trim_end().split('\t').collect();
@@ -157,6 +165,8 @@ fn parse(text: &str, ends: &[String; 2]) -> anyhow::Result<Copied> {
                 copied.set_version(kind, version);
                 copied.settle(kind, &begun.remove(*kind).unwrap_or_default());
             }
+            ["open"] => copied.note_followed(),
+            ["anew"] => copied.forget_versions(),
             _ => bail!("there is a line of an unknown form; name another file with --state"),
         }
     }
@@ -216,6 +226,20 @@ mod tests {
         assert_eq!(present, [true, false]);
         text += &kind_line("a", "18");
         assert!(parse(&text, &ends).unwrap().is_present_at(("a", "n/y")));
+    }
+
+    #[test]
+    fn versions_of_watches_count_until_everything_is_listed_again() {
+        let ends = ["s".to_owned(), "t".to_owned()];
+        let mut text = format!("move\t1\ts\tt\n{OPEN_LINE}");
+        text += &copy_line(("a", "n/x"), "u", &[]);
+        text += &kind_line("a", "17");
+        let copied = parse(&text, &ends).unwrap();
+        assert!(copied.is_followed() && copied.version("a") == Some("17"));
+        text += ANEW_LINE;
+        let copied = parse(&text, &ends).unwrap();
+        assert!(!copied.is_followed() && copied.version("a").is_none());
+        assert!(copied.is_present_at(("a", "n/x")));
     }
 
     #[test]
