@@ -1,7 +1,8 @@
 //! The state file of an import: what was begun and what is done, so that a run after a break goes on.
 //!
 //! Owns its form: a line for each fact, fields separated by tabs, written before the object is sent. A line without a dot as its last
-//! field is broken, and left out. It holds names, uids and the target's reasons, and no content.
+//! field is broken, and left out. It holds names, uids and the target's reasons, which may quote a field,
+//! and no other content.
 //!
 //!     move  1  SOURCE  TARGET             uids of the services of both APIs
 //!     copy  KIND  PLACE  UID  OWNERS      the object is about to be sent; owners' uids, separated by commas
@@ -17,8 +18,9 @@
 //! before the next run. Other lines are not synced: a loss of power has their work done again.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 
 use anyhow::{Context, bail};
 
@@ -30,6 +32,9 @@ const FORM: &str = "1";
 
 /// Bytes of a state file that is read: ten million objects.
 const BYTES_MAX: u64 = 2 << 30;
+
+/// Permissions of the file: a reason of the target may quote what it refuses.
+const OWNER_ALONE: u32 = 0o600;
 
 /// Characters of a reason that are kept.
 const REASON_CHARACTERS_MAX: usize = 500;
@@ -57,7 +62,10 @@ impl Journal {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error).with_context(shown),
         };
-        let file = OpenOptions::new().create(true).append(true).open(path).with_context(shown)?;
+        let opened = OpenOptions::new().create(true).append(true).mode(OWNER_ALONE).open(path);
+        let file = opened.with_context(shown)?;
+        // One of another owner, or of a file system without permissions, stays as it is.
+        let _ = file.set_permissions(Permissions::from_mode(OWNER_ALONE));
         let mut journal = Journal(Some(file));
         match copied {
             // The last line may be broken: what follows stands on its own.
