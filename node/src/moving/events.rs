@@ -183,7 +183,9 @@ impl Move<'_> {
             match found {
                 // It is on its way.
                 Found::Moving(_) => {}
-                Found::Unserved(id) if began.elapsed() < IN_FORCE_MAX && self.comes_into_force(&id).await? => {
+                Found::Unserved(id)
+                    if began.elapsed() < IN_FORCE_MAX && self.comes_into_force(&id).await? =>
+                {
                     self.is_declared.notify_one();
                     sleep(ASK_EVERY).await;
                     continue;

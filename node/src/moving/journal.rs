@@ -64,8 +64,10 @@ impl Journal {
         };
         let opened = OpenOptions::new().create(true).append(true).mode(OWNER_ALONE).open(path);
         let file = opened.with_context(shown)?;
-        // One of another owner, or of a file system without permissions, stays as it is.
-        let _ = file.set_permissions(Permissions::from_mode(OWNER_ALONE));
+        if file.metadata().with_context(shown)?.is_file() {
+            // One of another owner, or of a file system without permissions, stays as it is.
+            let _ = file.set_permissions(Permissions::from_mode(OWNER_ALONE));
+        }
         let mut journal = Journal(Some(file));
         match copied {
             // The last line may be broken: what follows stands on its own.
