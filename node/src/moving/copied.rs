@@ -66,6 +66,8 @@ pub(super) struct Copied {
     ending: HashSet<String>,
     /// Uids of owners that the source does not have either.
     absent: HashSet<String>,
+    /// Changes were followed since everything was listed.
+    is_followed: bool,
 }
 
 impl Copied {
@@ -272,8 +274,19 @@ impl Copied {
         self.undeclared.contains(kind)
     }
 
+    /// Notes that changes are followed: versions of kinds are those of watches from now on.
+    pub(super) fn note_followed(&mut self) {
+        self.is_followed = true;
+    }
+
+    /// Whether changes were followed since everything was listed.
+    pub(super) fn is_followed(&self) -> bool {
+        self.is_followed
+    }
+
     /// Has every kind listed again, and everything about the source found out anew.
     pub(super) fn forget_versions(&mut self) {
+        self.is_followed = false;
         self.versions.clear();
         self.pending.clear();
         self.undeclared.clear();

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path};
 
@@ -135,6 +135,37 @@ fn write_file(dir: &Path, kind: &Kind, place: &str, manifest: &str) -> anyhow::R
     path.push(format!("{name}.yaml"));
     let shown = || path.display().to_string();
     fs::create_dir_all(path.parent().unwrap_or(dir)).with_context(shown)?;
-    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(OWNER_ALONE).open(&path);
+    // A file that is there may be readable by others.
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error).with_context(shown),
+        _ => {}
+    }
+    let opened = OpenOptions::new().write(true).create_new(true).mode(OWNER_ALONE).open(&path);
     opened.and_then(|mut file| file.write_all(manifest.as_bytes())).with_context(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_manifest_in_place_of_a_file_that_others_read_is_the_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let kind = Kind {
+            group: String::new(),
+            version: "v1".to_owned(),
+            plural: "secrets".to_owned(),
+            kind: "Secret".to_owned(),
+            namespaced: true,
+        };
+        let path = folder.path().join("secrets/n/s.yaml");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "a former and longer one").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        write_file(folder.path(), &kind, "n/s", "a: 1\n").unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode, fs::read_to_string(&path).unwrap().as_str()), (OWNER_ALONE, "a: 1\n"));
+    }
 }

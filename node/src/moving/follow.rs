@@ -17,6 +17,7 @@ use tokio::time::{Instant, interval};
 
 use super::copy::{Progress, Survey};
 use super::events::{Broken, Ended};
+use super::journal::OPEN_LINE;
 use super::kinds::Kind;
 use super::servers::{Pause, REFUSAL_MAX};
 use super::stops::Stops;
@@ -55,6 +56,8 @@ impl Move<'_> {
         writeln!(out, "following the source; stop its writers, then end this with Ctrl-C")?;
         out.flush()?;
         [&self.source, &self.target].iter().for_each(|pool| pool.set_patience(true));
+        self.journal.lock().write_synced(OPEN_LINE)?;
+        self.copied.lock().note_followed();
         let mut tasks: FuturesUnordered<LocalBoxFuture<'_, anyhow::Result<Task>>> = FuturesUnordered::new();
         let (mut watched, mut is_searching) = (BTreeSet::new(), false);
         let mut tell = interval(TELL_EVERY);
@@ -90,7 +93,7 @@ impl Move<'_> {
         out.flush()?;
         [&self.source, &self.target].iter().for_each(|pool| pool.set_patience(false));
         *self.report.lock() = super::Report::default();
-        self.copied.lock().forget_versions();
+        self.list_anew()?;
         tokio::select! {
             done = self.copy_all(out) => done,
             () = stops.next() => bail!("the last list was broken off: the same command goes on with it"),

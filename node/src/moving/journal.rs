@@ -1,7 +1,8 @@
 //! The state file of an import: what was begun and what is done, so that a run after a break goes on.
 //!
 //! Owns its form: a line for each fact, fields separated by tabs, written before the object is sent. A line without a dot as its last
-//! field is broken, and left out. It holds names, uids and the target's reasons, and no content.
+//! field is broken, and left out. It holds names, uids and the target's reasons, which may quote a field,
+//! and no other content.
 //!
 //!     move  1  SOURCE  TARGET             uids of the services of both APIs
 //!     copy  KIND  PLACE  UID  OWNERS      the object is about to be sent; owners' uids, separated by commas
@@ -10,13 +11,16 @@
 //!     good  KIND  PLACE  UID              an object that was refused is at the target
 //!     gone  KIND  PLACE                   the object was removed, and with a definition those of its kind
 //!     kind  KIND  VERSION                 everything up to this version is copied, but for what was refused
+//!     open                                changes are followed from here on: `kind` lines tell of watches, which end anywhere
+//!     anew                                every kind is listed again from here on: `kind` lines before do not count
 //!
 //! Invariant: a `copy` line is on the disk before its object is sent: without it nobody would remove the object that the source deletes
 //! before the next run. Other lines are not synced: a loss of power has their work done again.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 
 use anyhow::{Context, bail};
 
@@ -28,6 +32,9 @@ const FORM: &str = "1";
 
 /// Bytes of a state file that is read: ten million objects.
 const BYTES_MAX: u64 = 2 << 30;
+
+/// Permissions of the file: a reason of the target may quote what it refuses.
+const OWNER_ALONE: u32 = 0o600;
 
 /// Characters of a reason that are kept.
 const REASON_CHARACTERS_MAX: usize = 500;
@@ -55,7 +62,12 @@ impl Journal {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error).with_context(shown),
         };
-        let file = OpenOptions::new().create(true).append(true).open(path).with_context(shown)?;
+        let opened = OpenOptions::new().create(true).append(true).mode(OWNER_ALONE).open(path);
+        let file = opened.with_context(shown)?;
+        if file.metadata().with_context(shown)?.is_file() {
+            // One of another owner, or of a file system without permissions, stays as it is.
+            let _ = file.set_permissions(Permissions::from_mode(OWNER_ALONE));
+        }
         let mut journal = Journal(Some(file));
         match copied {
             // The last line may be broken: what follows stands on its own.
@@ -124,6 +136,12 @@ pub(super) fn kind_line(kind: &str, version: &str) -> String {
     format!("kind\t{kind}\t{version}\t.\n")
 }
 
+/// The line of the begin of following.
+pub(super) const OPEN_LINE: &str = "open\t.\n";
+
+/// The line of the begin of a list of everything.
+pub(super) const ANEW_LINE: &str = "anew\t.\n";
+
 fn parse(text: &str, ends: &[String; 2]) -> anyhow::Result<Copied> {
     let mut lines = text.split_inclusive('\n');
     let head: Vec<&str> = lines.next().unwrap_or_default().trim_end().split('\t').collect();
@@ -157,6 +175,8 @@ fn parse(text: &str, ends: &[String; 2]) -> anyhow::Result<Copied> {
                 copied.set_version(kind, version);
                 copied.settle(kind, &begun.remove(*kind).unwrap_or_default());
             }
+            ["open"] => copied.note_followed(),
+            ["anew"] => copied.forget_versions(),
             _ => bail!("there is a line of an unknown form; name another file with --state"),
         }
     }
@@ -216,6 +236,20 @@ mod tests {
         assert_eq!(present, [true, false]);
         text += &kind_line("a", "18");
         assert!(parse(&text, &ends).unwrap().is_present_at(("a", "n/y")));
+    }
+
+    #[test]
+    fn versions_of_watches_count_until_everything_is_listed_again() {
+        let ends = ["s".to_owned(), "t".to_owned()];
+        let mut text = format!("move\t1\ts\tt\n{OPEN_LINE}");
+        text += &copy_line(("a", "n/x"), "u", &[]);
+        text += &kind_line("a", "17");
+        let copied = parse(&text, &ends).unwrap();
+        assert!(copied.is_followed() && copied.version("a") == Some("17"));
+        text += ANEW_LINE;
+        let copied = parse(&text, &ends).unwrap();
+        assert!(!copied.is_followed() && copied.version("a").is_none());
+        assert!(copied.is_present_at(("a", "n/x")));
     }
 
     #[test]

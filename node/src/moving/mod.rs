@@ -46,7 +46,7 @@ use tokio::time::Instant;
 
 use self::copied::{Copied, Place};
 pub use self::export::export;
-use self::journal::Journal;
+use self::journal::{ANEW_LINE, Journal};
 use self::kinds::{Declared, Kind, declared, discover};
 use self::owners::Owner;
 use self::report::Report;
@@ -124,6 +124,11 @@ async fn carry_out(
     if count > 0 {
         writeln!(out, "{}: going on with {count} objects", arguments.state.display())?;
     }
+    let was_followed = moving.copied.lock().is_followed();
+    if was_followed && !arguments.follow {
+        writeln!(out, "following was broken off: listing everything once more")?;
+        moving.list_anew()?;
+    }
     moving.copy_all(out).await?;
     write!(out, "{}", moving.text())?;
     if arguments.follow && !arguments.dry_run {
@@ -173,6 +178,13 @@ impl<'a> Move<'a> {
         };
         moving.survey(copy::Survey::Now).await?;
         Ok(moving)
+    }
+
+    /// Has every kind listed again, by a later run too if this one is broken off.
+    fn list_anew(&self) -> anyhow::Result<()> {
+        self.journal.lock().write(ANEW_LINE)?;
+        self.copied.lock().forget_versions();
+        Ok(())
     }
 
     fn is_trial(&self) -> bool {

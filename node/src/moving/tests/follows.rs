@@ -151,4 +151,21 @@ async fn a_second_stop_breaks_the_last_list_off() {
     };
     let broken = clusters.follow_until(asked, changes).await.unwrap_err().to_string();
     assert!(broken.contains("the same command goes on"), "{broken}");
+    clusters.source.put("configmaps", map("n/late", "u-late", "v"));
+    clusters.source.is_held.send_replace(false);
+    let (code, told) = clusters.copy().await;
+    assert_eq!((code, clusters.target.uid("configmaps", "n/late").is_some()), (0, true), "{told}");
+}
+
+#[tokio::test]
+async fn a_copy_behind_a_follow_that_broke_off_lists_everything() {
+    let clusters = Clusters::start().await;
+    assert_eq!(clusters.copy().await.0, 0);
+    let text = std::fs::read_to_string(clusters.state()).unwrap();
+    std::fs::write(clusters.state(), text + "open\t.\n").unwrap();
+    clusters.source.put("configmaps", map("n/late", "u-late", "v"));
+    for _ in 0..2 {
+        let (code, told) = clusters.copy().await;
+        assert_eq!((code, clusters.target.uid("configmaps", "n/late").is_some()), (0, true), "{told}");
+    }
 }

@@ -91,6 +91,7 @@ impl Clusters {
         let (mut out, stops) = (Vec::new(), || Ok(Stops::Asked(asked)));
         let followed = carry_out(&arguments, (&source, &target), stops, &mut out);
         let (code, ()) = tokio::join!(followed, changes);
+        (*self.source.access.lock(), *self.target.access.lock()) = (Some(source), Some(target));
         Ok((code?, String::from_utf8(out).unwrap()))
     }
 
