@@ -41,6 +41,7 @@ mod space;
 mod status;
 #[cfg(test)]
 pub(crate) mod tests;
+mod ticks;
 mod traces;
 mod trust;
 
@@ -236,6 +237,7 @@ impl<R: Runtime, D: Disk, T: Transport> Member<R, D, T> {
         core.spawn(core.clone().give_up_leads_by_slow_disk());
         core.spawn(watch_consensus(core.clone()));
         core.spawn(core.clone().count_leaders());
+        core.spawn(core.clone().keep_ticks());
         let applied = core.applied.clone();
         core.spawn(async move { applied.announcements().announce(|| applied.state()).await });
         core.spawn(agreement::rounds::keep_agreement(core.clone()));

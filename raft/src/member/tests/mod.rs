@@ -13,6 +13,7 @@ pub(in crate::member) mod disk;
 mod forwarding;
 mod foundings;
 pub(crate) mod golden;
+mod idle;
 mod impostors;
 mod liars;
 mod membership;

@@ -21,6 +21,11 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         (applied.0 >= first.max(since)).then_some(applied)
     }
 
+    /// Whether this member leads as the only member.
+    pub(crate) fn leads_alone(&self) -> bool {
+        self.term_led_alone().is_some()
+    }
+
     /// The term in which this member leads as the only member, and the log index of that membership.
     fn term_led_alone(&self) -> Option<(u64, u64)> {
         let metrics = self.raft.server_metrics();
