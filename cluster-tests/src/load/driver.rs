@@ -14,6 +14,7 @@ use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
 use super::line::{Line, Lines, Protocol};
+use super::stages::{Profile, Recording};
 use super::tally::Tally;
 use super::target::Target;
 use super::work::Script;
@@ -32,6 +33,8 @@ pub(super) struct Load {
     pub(super) count: Option<u64>,
     pub(super) protocol: Protocol,
     pub(super) pids: Vec<u32>,
+    /// Stacks of the servers are recorded.
+    pub(super) stages: bool,
 }
 
 /// The measurements of one work.
@@ -40,6 +43,8 @@ pub(super) struct Outcome {
     pub(super) elapsed: Duration,
     /// CPU time that the server processes used meanwhile; `None` without process ids.
     pub(super) cpu: Option<Duration>,
+    /// Where it went, if that was recorded.
+    pub(super) profile: Option<Profile>,
 }
 
 /// Runs the clients of `load`, client number `n` with the script `script(n)`.
@@ -67,6 +72,7 @@ pub(super) fn drive(load: &Load, script: impl Fn(u32) -> Script + Sync) -> Resul
             })
             .collect();
         connected.wait();
+        let recording = load.stages.then(|| Recording::begin(&load.pids));
         let cpu_before = process::cpu_time(&load.pids);
         let start = Instant::now();
         started.wait();
@@ -76,7 +82,8 @@ pub(super) fn drive(load: &Load, script: impl Fn(u32) -> Script + Sync) -> Resul
         }
         let elapsed = start.elapsed();
         let cpu = process::cpu_time(&load.pids)?.saturating_sub(cpu_before?);
-        Ok(Outcome { tally, elapsed, cpu: (!load.pids.is_empty()).then_some(cpu) })
+        let profile = recording.transpose()?.map(Recording::end).transpose()?;
+        Ok(Outcome { tally, elapsed, cpu: (!load.pids.is_empty()).then_some(cpu), profile })
     })
 }
 

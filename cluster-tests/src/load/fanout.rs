@@ -120,7 +120,7 @@ pub(super) fn watch(load: &Load, namespace: &str, version: &str, watchers: u32) 
         let end = Duration::from_nanos(shared.last_event.load(Ordering::Acquire));
         let elapsed = end.saturating_sub(start).max(Duration::from_nanos(1));
         let cpu = process::cpu_time(&load.pids)?.saturating_sub(cpu_before?);
-        Ok(Outcome { tally, elapsed, cpu: (!load.pids.is_empty()).then_some(cpu) })
+        Ok(Outcome { tally, elapsed, cpu: (!load.pids.is_empty()).then_some(cpu), profile: None })
     })
 }
 

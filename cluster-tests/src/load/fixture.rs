@@ -62,6 +62,7 @@ pub(super) fn fill(load: &Load, namespace: &str, payload: &Arc<str>, objects: u3
         duration: FILLING_TIME_MAX,
         count: Some(u64::from(objects)),
         pids: Vec::new(),
+        stages: false,
         ..load.clone()
     };
     let kind = Kind::Create(numbers);

@@ -4,7 +4,7 @@
 //! `driver` runs closed-loop clients over `line`s (HTTP/1.1 by `wire`, HTTP/2 by `multiplex`), `fanout` is the watch
 //! work, `flood` times one user while another floods, `stalled` holds watchers that never read, `scheduling` has a scheduler
 //! bind pods, `elsewhere` is a webhook and an aggregated server beside the load, `server` starts or finds the servers, `process` reads their
-//! CPU time and memory, `scale` are the works of thousands of watches, `reference` holds the figures to compare with and `report` prints.
+//! CPU time and memory, `stages` groups samples of the servers' stacks by stage, `scale` are the works of thousands of watches, `reference` holds the figures to compare with and `report` prints.
 //!
 //! The generator shares the machine with the server, so it is lean: no request is built twice, no response is decoded,
 //! bodies are counted and dropped. Every work ends by count or by time, whichever comes first, and every operation by
@@ -27,6 +27,7 @@ mod run;
 mod scale;
 mod scheduling;
 mod server;
+mod stages;
 mod stalled;
 mod tally;
 mod target;

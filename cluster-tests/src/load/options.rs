@@ -73,6 +73,10 @@ pub struct Options {
     /// its connection opens one of its own.
     #[arg(long, default_value_t = 100, requires = "http2", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub sharers: u32,
+    /// Record the servers' stacks with perf, and print what each stage of a request takes. Recording costs, too: rates and latencies
+    /// are those of a run without it.
+    #[arg(long)]
+    pub stages: bool,
     /// Keep the namespaces and objects.
     #[arg(long)]
     pub keep: bool,

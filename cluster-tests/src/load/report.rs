@@ -9,6 +9,7 @@ use super::driver::Outcome;
 use super::options::{Options, WorkName};
 use super::process::Memory;
 use super::reference::{Figure, MEMORY_MB, Unit};
+use super::stages::Profile;
 
 /// Everything measured in one run.
 #[derive(Debug, Serialize)]
@@ -45,6 +46,8 @@ pub(super) struct Row {
     latency_us: Latency,
     errors: BTreeMap<String, u64>,
     server_cpu_us_per_operation: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    profile: Option<Profile>,
     reference: Option<Comparison>,
 }
 
@@ -102,7 +105,7 @@ impl Report {
 }
 
 impl Row {
-    pub(super) fn new(name: WorkName, clients: u32, servers: usize, outcome: &Outcome) -> Self {
+    pub(super) fn new(name: WorkName, clients: u32, servers: usize, outcome: Outcome) -> Self {
         let tally = &outcome.tally;
         let seconds = outcome.elapsed.as_secs_f64();
         let rate = tally.operations as f64 / seconds;
@@ -120,6 +123,7 @@ impl Row {
             latency_us: Latency { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: tally.latencies.max() },
             errors: tally.errors.clone(),
             server_cpu_us_per_operation: cpu,
+            profile: outcome.profile,
             reference: Figure::of(name)
                 .map(|figure| Comparison::new(&figure, servers, rate, bytes_per_second)),
         }
@@ -172,6 +176,18 @@ impl fmt::Display for Report {
         }
         for row in self.works.iter().filter(|row| !row.errors.is_empty()) {
             writeln!(f, "errors of {}: {:?}", row.work, row.errors)?;
+        }
+        for row in &self.works {
+            if let Some(profile) = &row.profile {
+                let cpu = row.server_cpu_us_per_operation.unwrap_or_default();
+                writeln!(
+                    f,
+                    "\n{}, {} clients\n{}",
+                    row.work,
+                    row.clients,
+                    profile.table(cpu, row.operations)
+                )?;
+            }
         }
         self.write_memory(f)
     }

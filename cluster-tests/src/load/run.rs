@@ -31,7 +31,7 @@ pub fn run(options: &Options) -> Result<Report> {
         if options.hook.is_some() {
             eprintln!("{} calls of the webhook", bench.hook_calls() - calls);
         }
-        rows.push(Row::new(name, bench.clients(name), bench.load.targets.len(), &outcome));
+        rows.push(Row::new(name, bench.clients(name), bench.load.targets.len(), outcome));
     }
     let mut memory = process::memory(&bench.load.pids)?;
     memory.append(&mut bench.schedulers);
@@ -78,6 +78,7 @@ impl<'a> Bench<'a> {
             count: options.count,
             protocol: options.protocol(),
             pids,
+            stages: options.stages,
         };
         let payload = payload(options.size);
         let is_elsewhere = options.hook.is_some() || options.works.contains(&WorkName::GetAggregated);

@@ -142,7 +142,7 @@ impl Seen<'_> {
         let (began, cpu) = first.context("no pod was asked for")?;
         let cpu = process::cpu_time(self.pids)?.saturating_sub(cpu);
         let elapsed = began.elapsed().max(Duration::from_nanos(1));
-        Ok(Outcome { tally, elapsed, cpu: Some(cpu) })
+        Ok(Outcome { tally, elapsed, cpu: Some(cpu), profile: None })
     }
 }
 
