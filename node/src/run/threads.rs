@@ -7,14 +7,20 @@
 //!
 //! Invariant: tasks that the store's member spawns run on the store's threads.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::num::NonZero;
 use std::pin::pin;
-use std::thread::available_parallelism;
+use std::sync::mpsc;
+use std::thread::{self, available_parallelism};
+use std::time::{Duration, Instant};
 
 use rustix::process::setpriority_process;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
+
+use crate::server::EventLoops;
 
 /// Most threads of the store: one applies entries while another answers a heartbeat. More would only compete with
 /// requests.
@@ -36,16 +42,35 @@ const TASKS_BETWEEN_EVENTS: u32 = 8;
 /// and one of random texts overflowed the usual 2 MiB. Only what is touched is memory. Tests have as much (`.cargo/config.toml`).
 const STACK_BYTES: usize = 8 << 20;
 
-/// Both runtimes.
+/// Longest wait of an event loop's end for its blocking work.
+const BLOCKING_MAX: Duration = Duration::from_secs(1);
+
+/// All threads of a node.
 pub(super) struct Threads {
-    /// Accepts connections and answers requests.
+    /// Accepts connections, and runs everything that belongs to no connection.
     pub(super) api: Runtime,
+    /// Serve connections, one thread each.
+    loops: EventThreads,
     /// Runs the store's member.
     pub(super) store: Runtime,
 }
 
+/// The threads of the event loops.
+struct EventThreads {
+    first: EventThread,
+    others: Vec<EventThread>,
+}
+
+/// A thread that runs one event loop until this is dropped.
+struct EventThread {
+    runtime: Handle,
+    _stop: oneshot::Sender<Infallible>,
+    /// Disconnected when the thread has ended.
+    ended: mpsc::Receiver<Infallible>,
+}
+
 impl Threads {
-    /// Starts both runtimes. Fails if the system starts no threads.
+    /// Starts all of them. Fails if the system starts no threads.
     pub(super) fn start() -> io::Result<Threads> {
         let api = Builder::new_multi_thread()
             .thread_name("api")
@@ -55,13 +80,73 @@ impl Threads {
             .enable_all()
             .build()?;
         let processors = available_parallelism().map_or(1, NonZero::get);
+        let others = (1..processors).map(|_| EventThread::start()).collect::<io::Result<_>>()?;
+        let loops = EventThreads { first: EventThread::start()?, others };
         let store = Builder::new_multi_thread()
             .worker_threads((processors / PROCESSORS_PER_STORE_THREAD).clamp(1, STORE_THREADS_MAX))
             .thread_name("store")
             .on_thread_start(raise_priority)
             .enable_all()
             .build()?;
-        Ok(Threads { api, store })
+        Ok(Threads { api, loops, store })
+    }
+
+    /// The event loops of connections.
+    pub(super) fn event_loops(&self) -> EventLoops {
+        if std::env::var("ORCH_X_LOOPS").is_ok_and(|text| text == "0") {
+            return EventLoops::new(self.api.handle().clone(), []);
+        }
+        let EventThreads { first, others } = &self.loops;
+        EventLoops::new(first.runtime.clone(), others.iter().map(|thread| thread.runtime.clone()))
+    }
+
+    /// Ends all threads at the next wait of their tasks, those of the store last, and waits for each part for `at_most`.
+    pub(super) fn end(self, at_most: Duration) {
+        let Threads { api, loops, store } = self;
+        api.shutdown_timeout(at_most);
+        loops.end(at_most);
+        store.shutdown_timeout(at_most);
+    }
+}
+
+impl EventThreads {
+    fn end(self, at_most: Duration) {
+        let EventThreads { first, others } = self;
+        let ends: Vec<_> = others.into_iter().chain([first]).map(EventThread::stop).collect();
+        let deadline = Instant::now() + at_most;
+        for ended in ends {
+            // Nothing is ever sent: it is disconnected, or the time is over.
+            let _ = ended.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        }
+    }
+}
+
+impl EventThread {
+    fn start() -> io::Result<EventThread> {
+        // The stack is that of its threads for blocking work.
+        let runtime = Builder::new_current_thread()
+            .thread_name("api")
+            .thread_stack_size(STACK_BYTES)
+            .event_interval(TASKS_BETWEEN_EVENTS)
+            .global_queue_interval(TASKS_BETWEEN_EVENTS)
+            .enable_all()
+            .build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel();
+        let (running, ended) = mpsc::channel();
+        let run = move || {
+            let _running = running;
+            // Completes with an error when the sender is dropped.
+            let _ = runtime.block_on(stopped);
+            runtime.shutdown_timeout(BLOCKING_MAX);
+        };
+        thread::Builder::new().name("connections".to_owned()).stack_size(STACK_BYTES).spawn(run)?;
+        Ok(EventThread { runtime: handle, _stop: stop, ended })
+    }
+
+    /// Lets the thread end; the receiver is disconnected when it has.
+    fn stop(self) -> mpsc::Receiver<Infallible> {
+        self.ended
     }
 }
 
@@ -86,18 +171,36 @@ pub(super) async fn within<F: Future>(runtime: &Handle, work: F) -> F::Output {
 mod tests {
     use super::*;
 
+    fn name() -> Option<String> {
+        thread::current().name().map(str::to_owned)
+    }
+
     #[test]
     fn tasks_spawned_within_a_runtime_run_on_its_threads() {
-        let Threads { api, store } = Threads::start().unwrap();
-        let name = || std::thread::current().name().map(str::to_owned);
-        let (outside, inside) = api.block_on(async {
+        let threads = Threads::start().unwrap();
+        let (outside, inside) = threads.api.block_on(async {
             let outside = tokio::spawn(async move { name() }).await.unwrap();
             let spawned =
-                within(store.handle(), async { tokio::spawn(async move { name() }).await.unwrap() });
+                within(threads.store.handle(), async { tokio::spawn(async move { name() }).await.unwrap() });
             (outside, spawned.await)
         });
         assert_eq!((outside.as_deref(), inside.as_deref()), (Some("api"), Some("store")));
-        api.shutdown_background();
-        store.shutdown_background();
+        threads.end(Duration::ZERO);
+    }
+
+    #[test]
+    fn an_event_loop_runs_until_its_thread_is_ended_and_drops_its_tasks() {
+        let thread = EventThread::start().unwrap();
+        let ran = thread.runtime.spawn(async move { name() });
+        assert_eq!(futures::executor::block_on(ran).unwrap().as_deref(), Some("connections"));
+        let held = std::sync::Arc::new(());
+        let holds = held.clone();
+        thread.runtime.spawn(async move {
+            std::future::pending::<()>().await;
+            drop(holds);
+        });
+        let ended = thread.stop();
+        assert_eq!(ended.recv(), Err(mpsc::RecvError));
+        assert_eq!(std::sync::Arc::strong_count(&held), 1);
     }
 }

@@ -27,7 +27,7 @@ use super::pace::{Pacing, Waits, paced};
 use super::places::{Place, Rank};
 use super::plain;
 use super::stall::Stall;
-use super::streams::{StreamExecutor, Streams};
+use super::streams::{Company, StreamExecutor, Streams};
 use super::tunnel::TunnelSlot;
 use super::turns::{Turns, Writers};
 use super::validity::{Ending, Validity};
@@ -128,7 +128,7 @@ pub(super) async fn serve_tls<S: Answers>(
     let (manner, from) = (Manner { version, is_known }, (peer, None, tunnel));
     if version == Version::Two {
         let (stream, gatherer) = gathered(stream);
-        let send = move |cx: &mut Context<'_>| gatherer.poll_send(cx);
+        let send = move |cx: &mut Context<'_>, company| gatherer.poll_send(cx, company);
         return Box::pin(serve_http(stream, send, manner, from, service, terms, ends)).await;
     }
     Box::pin(serve_http(stream, sends_itself, manner, from, service, terms, ends)).await
@@ -163,7 +163,7 @@ async fn shake(
 }
 
 /// `poll_send` of streams that need no call to send what was written.
-fn sends_itself(_cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+fn sends_itself(_cx: &mut Context<'_>, _company: Company) -> Poll<io::Result<()>> {
     Poll::Ready(Ok(()))
 }
 
@@ -217,7 +217,7 @@ fn prepared(stream: TcpStream) -> Result<TcpStream, ConnectionError> {
 /// No `async` function: its future would hold the stream beside the connection that it is moved into.
 fn serve_http<S: Answers>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    mut poll_send: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>> + Send,
+    mut poll_send: impl FnMut(&mut Context<'_>, Company) -> Poll<io::Result<()>> + Send,
     manner: Manner,
     (peer, door, tunnel): (Arc<Peer>, Option<Door>, TunnelSlot),
     service: S,
@@ -284,7 +284,7 @@ async fn carry(
 async fn driven<C>(
     mut connection: Pin<&mut C>,
     streams: &mut Streams,
-    poll_send: &mut impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
+    poll_send: &mut impl FnMut(&mut Context<'_>, Company) -> Poll<io::Result<()>>,
 ) -> Result<(), ConnectionError>
 where
     C: Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>>,
@@ -302,7 +302,7 @@ where
                 break;
             }
         }
-        match poll_send(cx) {
+        match poll_send(cx, streams.company()) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(ConnectionError::Socket(error))),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
         }

@@ -14,6 +14,7 @@
 //! connection keeps a thread for longer than it takes to write a few hundred kilobytes ([`turns`]).
 
 mod connection;
+mod event_loops;
 mod gather;
 mod limits;
 mod listener;
@@ -31,6 +32,7 @@ mod turns;
 mod validity;
 mod visitor;
 
+pub use event_loops::EventLoops;
 pub use listener::{BindError, bind};
 pub use serve::{Port, Server};
 pub use socket::{SOCKET_PATH_BYTES_MAX, SocketError, bind_socket, is_socket_path};

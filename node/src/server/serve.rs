@@ -8,7 +8,8 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connection::{Terms, serve_plain, serve_socket, serve_tls};
+use super::connection::{ConnectionError, Terms, serve_plain, serve_socket, serve_tls};
+use super::event_loops::EventLoops;
 use super::limits;
 use super::load::Room;
 use super::pace::Waits;
@@ -44,10 +45,12 @@ impl Port {
     async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
         match self {
             Port::Tls { listener, .. } | Port::Plain { listener } => {
-                listener.accept().await.map(|(stream, address)| (Stream::Tcp(stream), address))
+                let (stream, address) = listener.accept().await?;
+                Ok((Stream::Tcp(stream.into_std()?), address))
             }
             Port::Socket { listener } => {
-                listener.accept().await.map(|(stream, _)| (Stream::Unix(stream), OF_A_SOCKET))
+                let (stream, _) = listener.accept().await?;
+                Ok((Stream::Unix(stream.into_std()?), OF_A_SOCKET))
             }
         }
     }
@@ -56,16 +59,17 @@ impl Port {
 /// The address that stands for clients of the Unix socket, which have none.
 const OF_A_SOCKET: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// An accepted connection.
+/// An accepted connection, which belongs to no runtime yet.
 enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+    Tcp(std::net::TcpStream),
+    Unix(std::os::unix::net::UnixStream),
 }
 
 /// All ports of a server and their connections.
 #[derive(Debug)]
 pub struct Server<S> {
     service: S,
+    loops: EventLoops,
     pub(super) places: Places,
     pub(super) waits: Waits,
     writers: Writers,
@@ -86,10 +90,11 @@ where
         + Sync
         + 'static,
 {
-    /// A server whose requests go to `service`, with at most `connections` at once.
-    pub fn new(service: S, connections: usize) -> Server<S> {
+    /// A server whose requests go to `service`, with at most `connections` at once, which `loops` serve.
+    pub fn new(service: S, connections: usize, loops: EventLoops) -> Server<S> {
         Server {
             service,
+            loops,
             places: Places::new(connections),
             waits: Waits::default(),
             writers: Writers::of_machine(),
@@ -101,12 +106,13 @@ where
 
     /// Serves `port` from now on.
     pub fn listen(&self, port: Port) {
-        let (service, stopping, tasks) = (self.service.clone(), self.stopping.clone(), self.tasks.clone());
+        let (service, stopping) = (self.service.clone(), self.stopping.clone());
+        let connections = Connections { loops: self.loops.clone(), tasks: self.tasks.clone() };
         let given = (self.places.clone(), self.waits, self.writers.clone(), self.room.clone());
         self.tasks.spawn(async move {
             tokio::select! {
                 () = stopping.cancelled() => {}
-                () = accept_all(&port, &service, given, &stopping, &tasks) => {}
+                () = accept_all(&port, &service, given, &stopping, &connections) => {}
             }
         });
     }
@@ -123,13 +129,32 @@ where
     }
 }
 
+/// Starts the tasks of connections.
+struct Connections {
+    loops: EventLoops,
+    tasks: TaskTracker,
+}
+
+impl Connections {
+    /// Runs `connection` on the loop with the fewest connections.
+    fn start(&self, connection: impl Future<Output = ()> + Send + 'static) {
+        let seat = self.loops.take_seat();
+        let runtime = seat.runtime();
+        let served = async move {
+            connection.await;
+            drop(seat);
+        };
+        self.tasks.spawn_on(served, &runtime);
+    }
+}
+
 /// Accepts connections until dropped.
 async fn accept_all<S: Answers>(
     port: &Port,
     service: &S,
     (places, waits, writers, room): (Places, Waits, Writers, Room),
     stopping: &CancellationToken,
-    tasks: &TaskTracker,
+    connections: &Connections,
 ) {
     let failures = WarningLimit::new();
     loop {
@@ -138,7 +163,7 @@ async fn accept_all<S: Answers>(
                 let place = places.take(address.ip()).await;
                 let (writers, room, stopping) = (writers.clone(), room.clone(), stopping.clone());
                 let terms = Terms { place, waits, writers, room, stopping };
-                tasks.spawn(connection(port, stream, address, service.clone(), terms));
+                connections.start(connection(port, stream, address, service.clone(), terms));
                 // Yields, so that in a flood of connections other tasks get a turn after each handshake, which costs a
                 // signature.
                 tokio::task::yield_now().await;
@@ -168,11 +193,15 @@ fn connection<S: Answers>(
     };
     async move {
         let served = match (stream, tls) {
-            (Stream::Tcp(stream), Some(tls)) => {
-                Box::pin(serve_tls(stream, address, tls, service, terms)).await
-            }
-            (Stream::Tcp(stream), None) => Box::pin(serve_plain(stream, address, service, terms)).await,
-            (Stream::Unix(stream), _) => Box::pin(serve_socket(stream, address, service, terms)).await,
+            (Stream::Tcp(stream), tls) => match (TcpStream::from_std(stream), tls) {
+                (Ok(stream), Some(tls)) => Box::pin(serve_tls(stream, address, tls, service, terms)).await,
+                (Ok(stream), None) => Box::pin(serve_plain(stream, address, service, terms)).await,
+                (Err(error), _) => Err(ConnectionError::Socket(error)),
+            },
+            (Stream::Unix(stream), _) => match UnixStream::from_std(stream) {
+                Ok(stream) => Box::pin(serve_socket(stream, address, service, terms)).await,
+                Err(error) => Err(ConnectionError::Socket(error)),
+            },
         };
         if let Err(error) = served {
             tracing::debug!(%address, %error, "connection ended");

@@ -34,6 +34,15 @@ pub(super) struct Streams {
     running: FuturesUnordered<Stream>,
 }
 
+/// Whether other responses of the connection may follow at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Company {
+    /// No stream is open, or one: nothing would join what it has written.
+    Alone,
+    /// Several streams are open.
+    Several,
+}
+
 /// A stream of the HTTP library, with the deadlines of its response.
 struct Stream {
     work: PacedWork<dyn Future<Output = ()> + Send>,
@@ -89,6 +98,11 @@ impl Streams {
     /// Whether streams were queued since the last poll.
     pub(super) fn has_new(&self) -> bool {
         !self.queue.lock().is_empty()
+    }
+
+    /// Whether several streams are open.
+    pub(super) fn company(&self) -> Company {
+        if self.running.len() > 1 { Company::Several } else { Company::Alone }
     }
 
     /// Begins a slice. Called at the start of each poll of the connection's task.

@@ -35,6 +35,11 @@ use crate::certs::{Authority, Leaf, Pair, Purpose, admin_leaf, server_leaf};
 use crate::tls::tests::trust::revocation_list;
 use crate::tls::{ProxyFiles, Reloader, TlsFiles};
 
+/// The runtime of the test serves connections.
+fn here() -> EventLoops {
+    EventLoops::new(tokio::runtime::Handle::current(), [])
+}
+
 /// Places of a server for tests.
 const CONNECTIONS: usize = 1_000;
 
@@ -165,7 +170,7 @@ fn start_with(change: impl FnOnce(&mut Server<axum::Router>)) -> Fixture {
     })
     .unwrap();
     let meeting = Arc::new(Meeting::default());
-    let mut server = Server::new(service(Arc::clone(&meeting)), CONNECTIONS);
+    let mut server = Server::new(service(Arc::clone(&meeting)), CONNECTIONS, here());
     change(&mut server);
     let open = || bind(([127, 0, 0, 1], 0).into(), "HTTPS", "--secure-port").unwrap();
     let (listener, plain_listener) = (open(), open());
