@@ -1,6 +1,7 @@
-//! The threads of a node: a runtime for requests and one for the store.
+//! The threads of a node: event loops for connections, a runtime for what belongs to no connection, and one for the store.
 //!
-//! Owns both runtimes. The store's member, its log and its peers run on threads of their own, so that requests, however
+//! Owns the runtimes. Each event loop is a runtime of one thread, so that a request wakes no thread but those that have work for it
+//! (docs/decisions/0057). The store's member, its log and its peers run on threads of their own, so that requests, however
 //! many and however large, delay no heartbeat: the kernel's scheduler shares the processors between the threads, and
 //! lets a thread that mostly waits run soon after it is woken. With the right to lower nice values (`CAP_SYS_NICE`,
 //! `LimitNICE=`), those threads have a higher priority.
@@ -29,6 +30,9 @@ const STORE_THREADS_MAX: usize = 2;
 /// Processors for each thread of the store: on two, a second one costs a switch between threads for every entry and every
 /// quorum read, and saves nothing (a quarter of the processor time of a read, a tenth of a write's).
 const PROCESSORS_PER_STORE_THREAD: usize = 2;
+
+/// Processors for each thread of what belongs to no connection: the loops that act for the cluster, and work on a timer.
+const PROCESSORS_PER_API_THREAD: usize = 2;
 
 /// Nice value of the store's threads: three times the weight of others, yet too little to starve them.
 const STORE_NICENESS: i32 = -5;
@@ -72,14 +76,10 @@ struct EventThread {
 impl Threads {
     /// Starts all of them. Fails if the system starts no threads.
     pub(super) fn start() -> io::Result<Threads> {
-        let api = Builder::new_multi_thread()
-            .thread_name("api")
-            .thread_stack_size(STACK_BYTES)
-            .event_interval(TASKS_BETWEEN_EVENTS)
-            .global_queue_interval(TASKS_BETWEEN_EVENTS)
-            .enable_all()
-            .build()?;
         let processors = available_parallelism().map_or(1, NonZero::get);
+        let api = of_requests(&mut Builder::new_multi_thread())
+            .worker_threads((processors / PROCESSORS_PER_API_THREAD).max(1))
+            .build()?;
         let others = (1..processors).map(|_| EventThread::start()).collect::<io::Result<_>>()?;
         let loops = EventThreads { first: EventThread::start()?, others };
         let store = Builder::new_multi_thread()
@@ -93,9 +93,6 @@ impl Threads {
 
     /// The event loops of connections.
     pub(super) fn event_loops(&self) -> EventLoops {
-        if std::env::var("ORCH_X_LOOPS").is_ok_and(|text| text == "0") {
-            return EventLoops::new(self.api.handle().clone(), []);
-        }
         let EventThreads { first, others } = &self.loops;
         EventLoops::new(first.runtime.clone(), others.iter().map(|thread| thread.runtime.clone()))
     }
@@ -123,14 +120,7 @@ impl EventThreads {
 
 impl EventThread {
     fn start() -> io::Result<EventThread> {
-        // The stack is that of its threads for blocking work.
-        let runtime = Builder::new_current_thread()
-            .thread_name("api")
-            .thread_stack_size(STACK_BYTES)
-            .event_interval(TASKS_BETWEEN_EVENTS)
-            .global_queue_interval(TASKS_BETWEEN_EVENTS)
-            .enable_all()
-            .build()?;
+        let runtime = of_requests(&mut Builder::new_current_thread()).build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         let (running, ended) = mpsc::channel();
@@ -148,6 +138,16 @@ impl EventThread {
     fn stop(self) -> mpsc::Receiver<Infallible> {
         self.ended
     }
+}
+
+/// The settings of runtimes that run parts of requests. Name and stack are those of its threads for blocking work, too.
+fn of_requests(builder: &mut Builder) -> &mut Builder {
+    builder
+        .thread_name("api")
+        .thread_stack_size(STACK_BYTES)
+        .event_interval(TASKS_BETWEEN_EVENTS)
+        .global_queue_interval(TASKS_BETWEEN_EVENTS)
+        .enable_all()
 }
 
 /// Raises the priority of the calling thread above those of requests, where the system allows it.

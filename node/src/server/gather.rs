@@ -85,8 +85,7 @@ impl<T: SendBuffer> Gatherer<T> {
     pub(super) fn poll_send(&self, cx: &mut Context<'_>, company: Company) -> Poll<io::Result<()>> {
         let mut inner = self.0.lock();
         let is_little = inner.records == 0 && !inner.partial.is_empty();
-        let x = std::env::var_os("ORCH_X_YIELD").is_some();
-        if is_little && (x || company == Company::Several) && !inner.has_yielded {
+        if is_little && company == Company::Several && !inner.has_yielded {
             inner.has_yielded = true;
             // A task that wakes itself is queued behind those that are ready.
             cx.waker().wake_by_ref();

@@ -166,6 +166,10 @@ mod tests {
             std::future::pending().await
         });
         poll(&mut streams).await;
+        assert_eq!(streams.company(), Company::Alone, "the other one has ended");
+        executor.execute(std::future::pending());
+        poll(&mut streams).await;
+        assert_eq!(streams.company(), Company::Several);
         drop(streams);
         is_dropped.await.expect_err("dropped with its sender");
     }
