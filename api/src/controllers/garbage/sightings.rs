@@ -50,7 +50,9 @@ impl Sightings {
     /// Begins a time of leading: what was seen before it takes no dependents along.
     pub(super) fn resume(&mut self) {
         let Sightings { seen, order } = self;
+        // once: when this process begins to lead.
         seen.retain(|_, sighting| *sighting == Sighting::Orphaning);
+        // once: as above.
         order.retain(|digest| seen.contains_key(digest));
     }
 
