@@ -59,7 +59,7 @@ async fn a_kind_in_force_has_its_new_names_as_soon_as_they_are_answered() {
 
 /// A server with one seat whose node follows its definitions, and where no loop brings them into force.
 async fn with_one_seat_and_no_loop() -> Server {
-    with_one_seat_over(true, |server| {
+    let server = with_one_seat_over(true, |server| {
         let pipeline = pipeline(server.store.clone(), server.clock.clone(), Features::default());
         let (pipeline, stopping) = (Arc::new(pipeline), server.stopping.clone());
         let following = pipeline.clone();
@@ -68,7 +68,10 @@ async fn with_one_seat_and_no_loop() -> Server {
         });
         Api::new(pipeline, server.stopping.clone())
     })
-    .await
+    .await;
+    // What was spawned begins.
+    tokio::task::yield_now().await;
+    server
 }
 
 #[tokio::test(start_paused = true)]
