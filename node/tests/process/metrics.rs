@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::{PATIENCE, Process, make_certificates};
 
 /// Metrics that the walk does not observe, and why.
-const NEVER: [(&str, &str); 14] = [
+const NEVER: [(&str, &str); 15] = [
     ("go_goroutines", "it is there under the brand of the reference"),
     ("orch_agreement_divergences_total", "a member alone has nobody to differ from"),
     ("orch_agreement_quarantined", "as above"),
@@ -29,6 +29,7 @@ const NEVER: [(&str, &str); 14] = [
     ("orch_consensus_member_heard_seconds", "a member hears itself at once"),
     ("orch_disk_growth_refused", "the disk has room"),
     ("orch_disk_pressure", "as above"),
+    ("orch_garbage_undecided_dependents", "no server but this one has owners"),
     ("orch_proposals_failed_total", "no proposal fails"),
     ("orch_proposals_forwarded_total", "a member alone leads"),
     ("orch_read_barriers_failed_total", "no read fails"),
