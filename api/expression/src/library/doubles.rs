@@ -57,7 +57,7 @@ fn parse_hexadecimal(text: &str) -> Option<f64> {
     let rest = &digits[start + read.len()..];
     exponent += 4 * i64::try_from(rest.len()).ok()?;
     let mantissa = read.iter().fold(0_u128, |sum, digit| (sum << 4) | u128::from(*digit));
-    // One more digit says whether there is something behind.
+    // One more digit stands for the digits that are left out, if any of them is not zero.
     let is_more = rest.iter().any(|digit| *digit != 0);
     rounded((mantissa << 1) | u128::from(is_more), exponent - 1)
 }

@@ -38,7 +38,7 @@ pub(super) struct Walk<'e> {
 struct Variable<'e> {
     name: &'e str,
     expression: &'e IdedExpr,
-    /// What it is, once it was read.
+    /// The value or the fault of the variable; `None` before its first reading.
     told: Option<Told>,
 }
 

@@ -57,7 +57,7 @@ pub struct Member {
     pub default: Option<Value>,
     /// A value of another form than `value` is kept as it is.
     pub keeps_unknown: bool,
-    /// What an apply takes here.
+    /// The forms of values that an apply may give the member.
     pub applied: Applied,
 }
 
@@ -135,7 +135,7 @@ impl ValueType {
         }
     }
 
-    /// What an apply takes here.
+    /// The forms of values that an apply may give a place of this type.
     pub fn applied(&self) -> Applied {
         match self {
             ValueType::Member(member) if member.applied != Applied::OfType => member.applied,

@@ -205,7 +205,7 @@ mod tests {
         let read = |text: &str, objects_max| Page::read(text.as_bytes(), objects_max).map(|_| ());
         assert_eq!(read(&list(PAGE_OBJECTS, ""), PAGE_OBJECTS), Ok(()));
         assert_eq!(read(&list(3, ""), 2), Err("its pages have more objects than they were asked for"));
-        // What is behind the bound is not read: not even that it is no JSON.
+        // The part of a body that lies behind the bound is not read, nor checked to be JSON.
         let error = serde_json::from_str::<List>(&list(PAGE_OBJECTS + 1, ",garbage")).err().unwrap();
         assert!(error.to_string().starts_with("more objects than were asked for"), "{error}");
         assert_eq!(
