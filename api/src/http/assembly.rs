@@ -8,6 +8,7 @@ use axum::Router;
 use orch_raft::Store;
 use tokio_util::sync::CancellationToken;
 
+use super::brief::Weights;
 use super::health::{Checks, Scope};
 use super::held::{Ledger, WATCHES_DEFAULT};
 use super::pool::Pool;
@@ -36,6 +37,7 @@ impl<S: Store> Api<S> {
             stopping,
             node,
             pool,
+            weights: Weights::new(),
             ledger,
             watch_ledger: Ledger::of_watches(WATCHES_DEFAULT),
             rights: Arc::default(),

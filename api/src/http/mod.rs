@@ -9,6 +9,7 @@
 mod assembly;
 mod audited;
 mod body;
+mod brief;
 mod connect;
 mod deadline;
 mod discovery;
@@ -44,6 +45,7 @@ mod watching;
 
 use std::sync::Arc;
 
+use brief::Weights;
 use bytes::Bytes;
 use held::Ledger;
 use pool::Pool;
@@ -70,6 +72,7 @@ pub struct Api<S> {
     stopping: CancellationToken,
     node: Arc<NodeDocuments>,
     pool: Pool,
+    weights: Weights,
     ledger: Ledger,
     /// The account of what watches hold.
     watch_ledger: Ledger,

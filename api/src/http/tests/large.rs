@@ -6,7 +6,6 @@ use std::time::Duration;
 use futures::future::{join, join_all};
 use orch_schema::value::Map;
 
-use super::undeclared::define;
 use super::*;
 use crate::http::large::{GATHERED_OBJECTS_MIN, MANY_OBJECTS_MIN};
 use crate::http::pool::Pool;
@@ -191,35 +190,6 @@ fn a_list_of_many_converted_objects_is_made_in_the_pool() {
             let listed = server.send(Method::GET, &path, &[], Body::empty());
             let listed = tokio::time::timeout(Duration::from_secs(5), listed).await;
             assert_eq!(listed.is_err(), waits, "{path}");
-        }
-    });
-}
-
-#[test]
-fn a_write_of_a_kind_that_is_declared_is_judged_beside_the_threads_that_serve() {
-    block_on(async {
-        let server = Server::new().await;
-        define(&server).await;
-        let widgets = "/apis/example.com/v1/namespaces/ns/widgets";
-        let widget = |name: &str| {
-            let object =
-                json!({"metadata": {"name": name}, "kind": "Widget", "apiVersion": "example.com/v1"});
-            Body::from(object.to_string())
-        };
-        assert_eq!(server.send(Method::POST, widgets, &[], widget("a")).await.code, 201);
-        let api = server.api_over(server.store.clone());
-        let server = Server { router: Api { pool: Pool::of(0), ..api }.router(), ..server };
-        let (one, scale) = (format!("{widgets}/a"), format!("{widgets}/a/status"));
-        for (method, path, waits) in [
-            (Method::POST, widgets, true),
-            (Method::PUT, &*one, true),
-            (Method::PUT, &*scale, false),
-            (Method::GET, &*one, false),
-            (Method::DELETE, &*one, false),
-        ] {
-            let sent = server.send(method.clone(), path, &[], widget("a"));
-            let sent = tokio::time::timeout(Duration::from_secs(5), sent).await;
-            assert_eq!(sent.is_err(), waits, "{method} {path}");
         }
     });
 }
