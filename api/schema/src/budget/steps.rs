@@ -23,9 +23,9 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 /// The rest is room for attempts that lose against other writers.
 pub const STEPS_MAX: u64 = 50_000_000;
 
-/// Steps of a try on a thread that serves connections ([`Budget::make_brief`]): half a millisecond of work, of which the
-/// write of an object of 1 kB takes a twentieth.
-pub const BRIEF_STEPS_MAX: u64 = 100_000;
+/// Steps of a try on a thread that serves connections ([`Budget::make_brief`]): half a millisecond of work, at some thirty nanoseconds each. The
+/// write of a common object of 1 kB takes a tenth of them.
+pub const BRIEF_STEPS_MAX: u64 = 20_000;
 
 /// Steps between two looks at the flags: some tens of microseconds, against a nanosecond for the look.
 const LOOK_EVERY: u32 = 2048;
@@ -367,8 +367,8 @@ mod tests {
         let steps = |count: u32| (0..count).all(|_| count_step());
         let budget = Arc::new(Budget::default());
         budget.make_brief();
-        assert!(budget.enter(|| steps(50_000)) && budget.check().is_ok());
-        assert!(!budget.enter(|| steps(100_000)));
+        assert!(budget.enter(|| steps(15_000)) && budget.check().is_ok());
+        assert!(!budget.enter(|| steps(30_000)));
         assert_eq!(budget.begin_write(), Err(Stopped::TooManySteps), "nothing of it is written");
         assert!(budget.make_whole());
         assert!(budget.enter(|| steps(1_000_000)) && budget.begin_write().is_ok());

@@ -4,12 +4,13 @@
 //! texts of a definition: a text that stands at several places is parsed once.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use orch_expression::environments::{OldSelf, rule_scope};
 use orch_expression::schema::{Cardinality, SchemaSizes};
 use orch_expression::{Ast, CompileError, Libraries, Parsed, Program, Scope, Type, parse};
 use orch_proto::Brand;
+use orch_schema::budget::count_steps;
 
 use super::build::Seen;
 use super::{Compiled, OldUse, PATTERNS, RULE_STEPS_MAX, Rule};
@@ -136,6 +137,16 @@ fn failed(error: &CompileError) -> String {
     format!("compilation failed: {error}")
 }
 
+/// Steps of a request's budget for each byte of a rule that it is the first to meet: about a third of a microsecond.
+const REQUEST_STEPS_PER_BYTE: u64 = 10;
+
+/// What a stopped request has instead of programs.
+static STOPPED: LazyLock<Compiled> = LazyLock::new(|| Compiled {
+    rule: Err("the request was stopped".to_owned()),
+    message: None,
+    old: OldUse::Never,
+});
+
 /// Steps that are not those of the request: another request may use what this one compiled.
 struct Own(Allowance);
 
@@ -146,8 +157,15 @@ impl Charge for Own {
 }
 
 impl Rule {
-    /// The programs, which are compiled where that has not been done.
+    /// The programs, which are compiled where that has not been done. Those of a stopped request, whose outcome is not used, are not.
     pub(super) fn compiled(&self, seen: &Seen, brand: &'static Brand) -> &Compiled {
+        if let Some(compiled) = self.compiled.get() {
+            return compiled;
+        }
+        let bytes = self.text.len() + self.message_expression.len();
+        if !count_steps(bytes as u64 * REQUEST_STEPS_PER_BYTE) {
+            return &STOPPED;
+        }
         self.compiled.get_or_init(|| {
             let texts = Texts {
                 rule: &self.text,

@@ -316,6 +316,22 @@ fn evaluations_take_their_time_from_the_request() {
 }
 
 #[test]
+fn a_request_without_the_steps_to_compile_a_rule_is_stopped_and_leaves_nothing_behind() {
+    let rule = vec!["self.n > 0"; 100].join(" && ");
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}},
+        "x-orch-validations": [{"rule": rule}]});
+    let rules = SchemaRules::of(&schema, &ORCH);
+    let object = json!({"n": 1});
+    let judge = || rules.validate(&object, None, None, None, &mut Budget::of(RULES_COST_MAX));
+    let poor = std::sync::Arc::new(orch_schema::budget::Budget::of(5_000));
+    poor.enter(judge);
+    assert!(poor.check().is_err(), "its outcome is not used");
+    let rich = std::sync::Arc::new(orch_schema::budget::Budget::default());
+    assert!(rich.enter(judge).errors.is_empty(), "the rule is compiled by who can");
+    assert!(rich.check().is_ok());
+}
+
+#[test]
 fn many_unchanged_items_are_compared_once() {
     let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": {
         "type": "integer", "x-orch-validations": [{"rule": "self < 0"}],
