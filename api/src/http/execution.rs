@@ -15,10 +15,10 @@ use orch_schema::budget::Budget;
 use super::body::Upload;
 use super::deadline::{deadline, run_until_deadline};
 use super::headers::header_text;
-use super::held::{COUNTED_BYTES_MIN, Hold, Payer, keep_until_sent};
+use super::memory_ledger::{COUNTED_BYTES_MIN, Hold, Payer, keep_until_sent};
 use super::pool::OwnedRequest;
 use super::stages::{Authorized, Operation, Seated, status_response};
-use super::{Api, audited, respond};
+use super::{Api, respond, response_events};
 use crate::error::ApiError;
 use crate::exchange::Step;
 use crate::negotiate::{Representation, View};
@@ -124,7 +124,7 @@ impl<S: Store> Api<S> {
         if request.verb.is_read() {
             request.exchange.note(Step::Read, began, now);
         }
-        audited::record_answer(request, representation, include, &answer, now);
+        response_events::record_answer(request, representation, include, &answer, now);
         let content_type = renderer.content_type();
         let response = match answer {
             Answer::Stored(object) => respond::payload(200, content_type, renderer.object(&object, now)?),

@@ -1,4 +1,4 @@
-//! How many connections and watches this machine takes.
+//! Default limits of connections and watches for this machine.
 //!
 //! Owns the defaults of `--max-connections` and `--max-watches`: shares of memory and of file descriptors. Who gives way
 //! when all are taken is decided elsewhere (`server::places`, the API's account of watches).
