@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_refused() {
+    fn forms_that_cannot_be_written_are_refused() {
         check("text/html", Err(NotAcceptable::MediaType));
         check("application/*", Err(NotAcceptable::MediaType));
         check("application/json;as=Nope;g=meta.orch.io;v=v1", Err(NotAcceptable::Parameters));

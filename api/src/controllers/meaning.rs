@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_encoder_leaves_out_means_nothing() {
+    fn values_that_the_encoder_leaves_out_mean_nothing() {
         for (a, b, expected) in [
             (json!({"a": 1}), json!({"a": 1, "b": null}), true),
             (json!({"a": {}}), json!({}), true),

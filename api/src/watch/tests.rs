@@ -189,7 +189,7 @@ fn an_idle_watch_holds_little() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_large_object_among_small_ones_is_costly_and_they_are_not() {
+async fn a_large_object_among_small_ones_is_costly_and_they_are_not() {
     let node = Node::new();
     for at in 0..41 {
         let bytes = if at == 20 { 100 << 10 } else { 1 << 10 };

@@ -120,7 +120,7 @@ fn a_watch_that_looks_at_many_objects_tells_of_those_that_are_selected() {
 }
 
 #[test]
-fn what_goes_over_many_objects_is_done_beside_the_threads_that_serve() {
+fn requests_over_many_objects_leave_the_threads_that_serve() {
     block_on(async {
         let server = filled().await;
         let rule = json!({"apiGroups": [""], "verbs": ["get"], "resources": ["x".repeat(70_000)]});
@@ -225,7 +225,7 @@ fn a_write_of_a_kind_that_is_declared_is_judged_beside_the_threads_that_serve() 
 }
 
 #[test]
-fn what_is_made_of_few_large_objects_is_made_beside_the_threads_that_serve() {
+fn answers_of_few_large_objects_leave_the_threads_that_serve() {
     block_on(async {
         let server = Server::new().await;
         server.create(MAPS, large("a")).await;

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::conversion::testing::{Renaming, V1, V1BETA1, widgets};
 use crate::follow::Builder;
-use crate::registry::Tables;
+use crate::registry::{Resource, Tables};
 
 /// A server of widgets that are stored as `stored`, under the revision `since` of their definition.
 async fn server(converter: &Renaming, stored: &str, since: u64) -> Server {
