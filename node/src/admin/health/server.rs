@@ -110,17 +110,19 @@ const SIGNING_KEY_AGE_S_MAX: u64 = 400 * 86_400;
 /// The key by which the server signs service account tokens, where it is old.
 pub(super) fn signing_key(server: &str, key: &Value, found: &mut Vec<Condition>) {
     let age = key["age_s"].as_u64().filter(|age| *age > SIGNING_KEY_AGE_S_MAX);
-    found.extend(age.map(|age| Condition {
-        severity: Severity::Warning,
-        name: "SigningKeyOld",
-        message: format!(
-            "the file of the key by which {server} signs service account tokens is {} old ({})",
-            duration(age),
-            text(&key["modified"])
-        ),
-        next: "make a new key for --service-account-signing-key-file, and keep the old one under \
+    found.extend(age.map(|age| {
+        Condition {
+            severity: Severity::Warning,
+            name: "SigningKeyOld",
+            message: format!(
+                "the file of the key by which {server} signs service account tokens is {} old ({})",
+                duration(age),
+                text(&key["modified"])
+            ),
+            next: "make a new key for --service-account-signing-key-file, and keep the old one under \
                --service-account-key-file until the last token has ended"
-            .to_owned(),
+                .to_owned(),
+        }
     }));
 }
 
@@ -193,7 +195,8 @@ mod tests {
         let old = found(key(401 * 86_400));
         let [condition] = old.as_slice() else { panic!("{old:?}") };
         assert_eq!((condition.severity, condition.name), (Severity::Warning, "SigningKeyOld"));
-        let message = "the file of the key by which a signs service account tokens is 401d old (2025-01-01T00:00:00Z)";
+        let message =
+            "the file of the key by which a signs service account tokens is 401d old (2025-01-01T00:00:00Z)";
         assert_eq!(condition.message, message);
         assert!(condition.next.contains("--service-account-key-file until the last token"));
     }
