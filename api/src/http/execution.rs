@@ -21,7 +21,7 @@ use super::stages::{Authorized, Operation, Seated, status_response};
 use super::{Api, respond, response_events};
 use crate::error::ApiError;
 use crate::exchange::Step;
-use crate::negotiate::{Representation, View};
+use crate::negotiate::{Representation, ResponseView};
 use crate::pipeline::{Answer, Request, WriteOutcome};
 use crate::render::{IncludeObject, Renderer};
 use crate::request::Verb;
@@ -111,8 +111,10 @@ impl<S: Store> Api<S> {
     ) -> Result<Response<Body>, ApiError> {
         // Only tables have this option; any value is accepted otherwise.
         let include = match representation.view {
-            View::Table => IncludeObject::parse(request.query.text("includeObject"))?,
-            View::Whole | View::Metadata | View::MetadataList => IncludeObject::default(),
+            ResponseView::Table => IncludeObject::parse(request.query.text("includeObject"))?,
+            ResponseView::Whole | ResponseView::Metadata | ResponseView::MetadataList => {
+                IncludeObject::default()
+            }
         };
         let renderer = Renderer::new(request.registry, request.resource, representation, include);
         if request.verb == Verb::Watch {
