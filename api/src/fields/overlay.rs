@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_replaced_as_a_whole_is_refused() {
+    fn fields_that_would_be_replaced_as_a_whole_are_refused() {
         let part = json!({"spec": {
             "nodeSelector": {"disk": "ssd"},
             "containers": [{"name": "c", "command": ["x"]}],

@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::brief::Weights;
 use super::health::{Checks, Scope};
-use super::held::{Ledger, WATCHES_DEFAULT};
+use super::memory_ledger::{Ledger, WATCHES_DEFAULT};
+use super::node_documents::{NodeDocuments, Served};
 use super::pool::Pool;
-use super::served::{NodeDocuments, Served};
 use super::stages::handle;
 use super::version::{self, Build};
 use super::{Api, gzip, token_keys};

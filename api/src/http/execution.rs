@@ -16,13 +16,13 @@ use super::body::Upload;
 use super::brief::Weights;
 use super::deadline::{deadline, run_until_deadline};
 use super::headers::header_text;
-use super::held::{COUNTED_BYTES_MIN, Hold, Payer, keep_until_sent};
+use super::memory_ledger::{COUNTED_BYTES_MIN, Hold, Payer, keep_until_sent};
 use super::pool::OwnedRequest;
 use super::stages::{Authorized, Operation, Seated, status_response};
-use super::{Api, audited, brief, respond};
+use super::{Api, brief, respond, response_events};
 use crate::error::ApiError;
 use crate::exchange::Step;
-use crate::negotiate::{Representation, View};
+use crate::negotiate::{Representation, ResponseView};
 use crate::pipeline::{Answer, Request, WriteOutcome};
 use crate::render::{IncludeObject, Renderer};
 use crate::request::Verb;
@@ -117,8 +117,10 @@ impl<S: Store> Api<S> {
     ) -> Result<Response<Body>, ApiError> {
         // Only tables have this option; any value is accepted otherwise.
         let include = match representation.view {
-            View::Table => IncludeObject::parse(request.query.text("includeObject"))?,
-            View::Whole | View::Metadata | View::MetadataList => IncludeObject::default(),
+            ResponseView::Table => IncludeObject::parse(request.query.text("includeObject"))?,
+            ResponseView::Whole | ResponseView::Metadata | ResponseView::MetadataList => {
+                IncludeObject::default()
+            }
         };
         let renderer = Renderer::new(request.registry, request.resource, representation, include);
         if request.verb == Verb::Watch {
@@ -130,7 +132,7 @@ impl<S: Store> Api<S> {
         if request.verb.is_read() {
             request.exchange.note(Step::Read, began, now);
         }
-        audited::record_answer(request, representation, include, &answer, now);
+        response_events::record_answer(request, representation, include, &answer, now);
         let content_type = renderer.content_type();
         let response = match answer {
             Answer::Stored(object) => respond::payload(200, content_type, renderer.object(&object, now)?),

@@ -1,4 +1,4 @@
-//! Which requests are too large for a thread that serves connections.
+//! Estimates the work of a request: large ones leave the threads that serve connections.
 //!
 //! Owns the bounds, each about half a millisecond of work, and the estimates of what a request takes: from its body, its
 //! selectors, and the objects that it is over. It carries out nothing.

@@ -12,7 +12,7 @@ use orch_schema::excerpt::part;
 use orch_schema::value::{Map, SmolStr, Value};
 
 use super::pointer::{Pointer, index};
-use super::{DEPTH_MAX, PatchError, Reach, depth_of};
+use super::{DEPTH_MAX, PatchError, PatchScope, depth_of};
 
 /// Operations a patch may have; more is refused outright.
 pub const OPERATIONS_MAX: usize = 10_000;
@@ -108,18 +108,18 @@ impl JsonPatch {
     }
 
     /// The members that the operations name. A malformed path reaches the whole object: applying the patch refuses it.
-    pub fn reach(&self) -> Reach {
-        let mut reach = Reach::Members(BTreeMap::new());
+    pub fn scope(&self) -> PatchScope {
+        let mut scope = PatchScope::Members(BTreeMap::new());
         for operation in &self.operations {
             for path in [Some(&operation.path), operation.from.as_ref()].into_iter().flatten() {
                 match Pointer::parse(path) {
                     // Steps beyond the depth of a document are cut off: their parent is reached.
-                    Ok(path) => reach.extend(path.steps().take(DEPTH_MAX)),
-                    Err(_) => return Reach::Whole,
+                    Ok(path) => scope.extend(path.steps().take(DEPTH_MAX)),
+                    Err(_) => return PatchScope::Whole,
                 }
             }
         }
-        reach
+        scope
     }
 
     /// Whether an operation has `path` as its target.

@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cancels_learns_of_a_write_that_was_begun() {
+    fn a_canceller_learns_of_a_write_that_was_begun() {
         let budget = Budget::default();
         assert_eq!(budget.begin_write(), Ok(()));
         assert!(budget.cancel() && budget.has_begun_to_write());

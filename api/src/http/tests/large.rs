@@ -119,7 +119,7 @@ fn a_watch_that_looks_at_many_objects_tells_of_those_that_are_selected() {
 }
 
 #[test]
-fn what_goes_over_many_objects_is_done_beside_the_threads_that_serve() {
+fn requests_over_many_objects_leave_the_threads_that_serve() {
     block_on(async {
         let server = filled().await;
         let rule = json!({"apiGroups": [""], "verbs": ["get"], "resources": ["x".repeat(70_000)]});
@@ -195,7 +195,7 @@ fn a_list_of_many_converted_objects_is_made_in_the_pool() {
 }
 
 #[test]
-fn what_is_made_of_few_large_objects_is_made_beside_the_threads_that_serve() {
+fn answers_of_few_large_objects_leave_the_threads_that_serve() {
     block_on(async {
         let server = Server::new().await;
         server.create(MAPS, large("a")).await;

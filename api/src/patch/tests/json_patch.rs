@@ -56,7 +56,7 @@ fn reference_is_wider_than_the_rfc() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn operations_that_do_not_fit_are_refused() {
     for patch in [
         json!([{"op": "bogus", "path": "/a"}]),
         json!([{}]),

@@ -1,4 +1,4 @@
-//! What a definition is refused for because of its rules.
+//! Errors of a definition's rules.
 //!
 //! Owns the errors of rules that do not compile, and of costs: of one rule, of one message, and of a whole schema. Texts
 //! and paths are the reference's (vectors/cel).

@@ -1,4 +1,4 @@
-//! Which requests a policy or binding is about: selectors, and rules over operations and resources.
+//! Validates which requests a policy or binding matches: selectors, and rules over operations and resources.
 //!
 //! Owns the defaults and the rules of `MatchResources`. Matching itself is `admission::policy::matching`'s.
 
