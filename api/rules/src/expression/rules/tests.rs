@@ -223,6 +223,11 @@ fn broken_rules_are_told_as_recorded() {
             "spec: Invalid value: \"object\": index out of bounds: 5 evaluating rule: self.l[5] > 0",
         ),
         (
+            json!({"rule": "cidr('10.0.0.0/8').containsIP(self.s)"}),
+            "spec: Invalid value: \"object\": 'no such overload': call arguments did not match a supported operator, function \
+             or macro signature for rule: cidr('10.0.0.0/8').containsIP(self.s)",
+        ),
+        (
             json!({"rule": "self.m['none'] > 0"}),
             "spec: Invalid value: \"object\": no such key: none evaluating rule: self.m['none'] > 0",
         ),
@@ -231,7 +236,7 @@ fn broken_rules_are_told_as_recorded() {
             "spec: Invalid value: \"object\": integer overflow evaluating rule: overflow",
         ),
     ] {
-        let new = json!({"spec": {"n": 1, "o": {"p": 0}, "l": [1], "m": {"a": 1}}});
+        let new = json!({"spec": {"n": 1, "s": "x", "o": {"p": 0}, "l": [1], "m": {"a": 1}}});
         assert_eq!(errors(&messages(json!([rule.clone()])), &new, None), [expected], "{rule:?}");
     }
 }
