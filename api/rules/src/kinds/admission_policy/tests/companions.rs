@@ -24,7 +24,7 @@ fn a_pattern_that_cannot_be_used_is_an_internal_error() {
             "auditAnnotations[0].valueExpression",
         ),
         (
-            json!({"variables": [{"name": "v", "expression": find}], "validations": [{"expression": "variables.v.any"}]}),
+            json!({"variables": [{"name": "v", "expression": find}], "validations": [{"expression": "variables.v.any == 1"}]}),
             "variables[0].expression",
         ),
         (
