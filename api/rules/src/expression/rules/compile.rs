@@ -29,9 +29,12 @@ pub(super) struct Texts<'r> {
 /// A compiled rule, with what a definition is judged by.
 pub(super) struct Outcome {
     pub(super) rule: Result<Program, String>,
+    /// `None` without a message, and beside a rule that is refused.
     pub(super) message: Option<Result<Program, String>>,
+    /// Zero of a rule that is refused, as the next one of a message.
     pub(super) rule_cost: u64,
     pub(super) message_cost: u64,
+    /// Whether the rule names `oldSelf`; false of one that does not compile to a `bool`.
     pub(super) uses_old: bool,
 }
 
@@ -60,7 +63,7 @@ impl<'c> Compiler<'c> {
         cardinality: Cardinality,
     ) -> Result<Outcome, Exhausted> {
         let Some(declared) = seen.declared.as_deref() else {
-            return Ok(Outcome::refused("the type of the schema has no rules".to_owned()));
+            return Ok(Outcome::refused("failed to convert to declType for CEL validation rules".to_owned()));
         };
         let old = if texts.has_optional_old { OldSelf::Optional } else { OldSelf::Value };
         let scope = rule_scope(&seen.types, declared, old, self.brand);
@@ -69,11 +72,14 @@ impl<'c> Compiler<'c> {
             Ok(ast) => ast,
             Err(error) => return Ok(Outcome::refused(failed(&error))),
         };
+        if *ast.result() != Type::Bool {
+            return Ok(Outcome::refused("cel expression must evaluate to a bool".to_owned()));
+        }
         let uses_old = ast.names_variable("oldSelf");
         let rule_cost = ast.estimate(&sizes).max.saturating_mul(cardinality.times(declared));
-        let rule = match *ast.result() {
-            Type::Bool => self.program(ast)?,
-            _ => Err("cel expression must evaluate to a bool".to_owned()),
+        let rule = match self.program(ast)? {
+            Ok(program) => Ok(program),
+            Err(reason) => return Ok(Outcome { uses_old, ..Outcome::refused(reason) }),
         };
         let mut outcome = Outcome { rule, message: None, rule_cost, message_cost: 0, uses_old };
         if texts.message.trim().is_empty() {
@@ -81,8 +87,10 @@ impl<'c> Compiler<'c> {
         }
         outcome.message = Some(match self.check(texts.message, &scope)? {
             Ok(ast) => {
-                outcome.message_cost = ast.estimate(&sizes).max;
-                self.message(ast)?
+                let cost = ast.estimate(&sizes).max;
+                let program = self.message(ast)?;
+                outcome.message_cost = if program.is_ok() { cost } else { 0 };
+                program
             }
             Err(error) => Err(format!("messageExpression {}", failed(&error))),
         });

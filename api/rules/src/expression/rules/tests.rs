@@ -8,6 +8,8 @@ use orch_schema::value::Value;
 use super::*;
 use crate::validate::Path;
 
+mod judged;
+
 fn spec(rule: Value) -> Value {
     json!({
         "type": "object",
@@ -209,6 +211,9 @@ fn broken_rules_are_told_as_recorded() {
             json!({"rule": "self.n != 1", "message": "needed", "reason": "FieldValueRequired", "fieldPath": ".m['some key']"}),
             "spec.m[some key]: Required value: needed",
         ),
+        (json!({"rule": "self.n != 1", "message": "m", "fieldPath": ".m.key"}), "spec.m[key]: Invalid value: m"),
+        (json!({"rule": "self.n != 1", "message": "m", "fieldPath": "['o'].p"}), "spec.o.p: Invalid value: m"),
+        (json!({"rule": "self.n != 1", "message": "m", "fieldPath": ".o['p']"}), "spec.o.p: Invalid value: m"),
         (
             json!({"rule": "self.n != 1", "message": "x", "reason": "FieldValueDuplicate", "fieldPath": ".l"}),
             "spec.l: Duplicate value",
@@ -216,6 +221,11 @@ fn broken_rules_are_told_as_recorded() {
         (
             json!({"rule": "self.l[5] > 0"}),
             "spec: Invalid value: \"object\": index out of bounds: 5 evaluating rule: self.l[5] > 0",
+        ),
+        (
+            json!({"rule": "cidr('10.0.0.0/8').containsIP(self.s)"}),
+            "spec: Invalid value: \"object\": 'no such overload': call arguments did not match a supported operator, function \
+             or macro signature for rule: cidr('10.0.0.0/8').containsIP(self.s)",
         ),
         (
             json!({"rule": "self.m['none'] > 0"}),
@@ -226,7 +236,7 @@ fn broken_rules_are_told_as_recorded() {
             "spec: Invalid value: \"object\": integer overflow evaluating rule: overflow",
         ),
     ] {
-        let new = json!({"spec": {"n": 1, "o": {"p": 0}, "l": [1], "m": {"a": 1}}});
+        let new = json!({"spec": {"n": 1, "s": "x", "o": {"p": 0}, "l": [1], "m": {"a": 1}}});
         assert_eq!(errors(&messages(json!([rule.clone()])), &new, None), [expected], "{rule:?}");
     }
 }
