@@ -31,7 +31,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::select;
+use futures::future::{Either, select};
 use orch_bounded::WarningLimit;
 use orch_raft::{Revision, State, Store};
 use parking_lot::Mutex;
@@ -43,6 +43,7 @@ use self::graph::{ObjectRef, Watched};
 use self::misplaced::{CrossNamespaceOwner, report};
 use self::questions::Asking;
 use self::remote_owners::{AGAIN, Answer, Asked, Begun, Question};
+use self::sightings::Recorder;
 pub(super) use self::sightings::Sightings;
 use self::undecided::{Keeper, Undecided};
 use self::writes::write;
@@ -90,12 +91,15 @@ pub(super) async fn run<S: Store>(
     sightings: &Arc<Mutex<Sightings>>,
 ) -> Result<Infallible, ApiError> {
     client.newest().await?;
-    sightings.lock().resume();
+    let recording = Recorder::begin(client, sightings)?.run();
     let holds = Holds::default();
     elsewhere::begin(client, &holds).await;
     let here = Box::pin(collect(client, &holds, sightings));
     let elsewhere = Box::pin(elsewhere::run(client, &holds, sightings));
-    select(here, elsewhere).await.factor_first().0
+    match select(select(here, elsewhere), Box::pin(recording)).await {
+        Either::Left((ended, _)) => ended.factor_first().0,
+        Either::Right((never, _)) => match never {},
+    }
 }
 
 /// Collects what this server keeps. Completes only with an error.
