@@ -153,6 +153,7 @@ impl<'a, S: Store> Recorder<'a, S> {
         }
         self.taken_in = revision;
         let Some(object) = stored else { return };
+        // date: the writer's is in the record.
         let (now_ms, now) = (self.client.now_ms(), self.client.store().elapsed());
         if let Some((at, seen)) = read(object, &cluster(state)) {
             // A record of the future is of a clock that is not this one.
