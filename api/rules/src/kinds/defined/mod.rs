@@ -26,7 +26,7 @@ use crate::validate::tree::{Tree, carry, child_mut, unset};
 
 use columns::Columns;
 pub use columns::table_columns;
-use schema::Constraints;
+use schema::{Constraints, Effort};
 pub use version_order::version_order;
 
 /// The strategy of a kind that a definition declares.
@@ -159,6 +159,10 @@ impl Strategy for DefinedKind {
         finalizers::warnings(context, old, new)
     }
 
+    fn effort(&self) -> Option<Effort> {
+        self.constraints.as_ref().and_then(|MakeConstraints(make)| make().effort())
+    }
+
     fn deprecation(&self, _brand: &Brand) -> Option<String> {
         self.deprecation.clone()
     }
@@ -195,7 +199,7 @@ mod tests {
     fn deployments() -> DefinedKind {
         let of = |resource: &&ResourceType| resource.group == "apps" && resource.plural == "deployments";
         let mut definition = orch().resources().iter().find(of).unwrap().clone();
-        definition.columns = table_columns(&[]).unwrap();
+        definition.columns = table_columns(&[]);
         DefinedKind::new(&definition, None)
     }
 

@@ -10,9 +10,11 @@ mod check;
 mod constraint;
 #[cfg(test)]
 mod corpus;
+mod effort;
 mod embedded;
 mod failure;
 mod format;
+mod head;
 mod junctor;
 mod list_type;
 mod metadata;
@@ -37,6 +39,7 @@ use orch_schema::value::{SmolStr, Value};
 use orch_schema::{ObjectType, Schema, TypeId};
 
 pub use self::constraint::Constraints;
+pub use self::effort::Effort;
 pub use self::format::is_known as is_known_format;
 pub use self::part::Part;
 use self::source::Source;
@@ -118,7 +121,7 @@ pub fn compile(input: &Input<'_>, base: &Arc<Schema>) -> Result<Compiled, Compil
     let source = Source::new(input.brand, input.schema);
     let types = tables::types(input, source, base)?;
     let api_version = format!("{}/{}", input.group, input.version);
-    let constraints = Constraints::compile(source, Some((&api_version, input.kind)))?;
+    let constraints = Constraints::compile(source, Some((&api_version, input.kind)))?.estimated(&types);
     Ok(assembled(types, constraints, base))
 }
 
