@@ -44,11 +44,12 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # Alerts that no fault here brings about, and why.
 NOT_MADE = {
     "OrchMembersDiffer": "needs a fault in memory or on disk that checksums do not see; simulations plant it",
-    "OrchClockSkew": "needs machines with clocks of their own",
-    "OrchMemberLags": "needs ten thousand entries that a member does not take",
-    "OrchLoopStuck": "needs a loop that works on one object for ten minutes",
-    "OrchSchedulerStuck": "needs a scheduler that holds its lease and is stuck",
-    "OrchSchedulerErrors": "needs an extender or a volume that fails",
+    "OrchClockSkew": "needs members with clocks of their own, which one machine has not",
+    "OrchMemberLags": "needs ten thousand entries that a member which answers does not take: one that stands still is down, and one that is slow gets a snapshot",
+    "OrchLoopStuck": "needs a loop that works on one object for ten minutes: each wait of a loop ends within half a minute",
+    "OrchGarbageUndecided": "needs an aggregated server that has lost an owner; tests of the garbage collector count its dependents",
+    "OrchSchedulerStuck": "needs a scheduler that answers, holds its lease and is stuck: one that stands still does not answer",
+    "OrchSchedulerErrors": "needs an extender or a volume plugin that fails, and none is set up here",
 }
 
 

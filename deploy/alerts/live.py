@@ -38,6 +38,7 @@ ABSENT = {
     "apiserver_request_terminations_total": "no request was ended early",
     "orch_admission_webhook_dead": "no webhook is dead",
     "orch_backup": "no backup is scheduled",
+    "orch_garbage_undecided_dependents": "every absent owner was seen before",
     "rest_client_request": "the loops have sent nothing",
     "workqueue_queue_duration_seconds": "no loop has had work",
 }

@@ -1,4 +1,4 @@
-//! Which requests are too large for a thread that serves connections.
+//! Estimates the work of a request: large ones leave the threads that serve connections.
 //!
 //! Owns the bounds, each about half a millisecond of work, and the estimates of what a request takes: from its body, its
 //! selectors, and the objects that it is over. It carries out nothing.
@@ -14,10 +14,7 @@ use crate::request::Verb;
 
 /// Bytes of a body, or of the stored object it changes, from which on a request goes to the pool: half a millisecond of
 /// work, against some ten microseconds for handing it to the pool and back.
-pub(super) const LARGE_BYTES_MIN: usize = 64 * 1024;
-
-/// Steps of a declared kind's rules from which on a write goes to the pool: as long, of 25 nanoseconds each.
-const LONG_STEPS_MIN: u64 = 20_000;
+const LARGE_BYTES_MIN: usize = 64 * 1024;
 
 /// Objects of a collection from which on the deletion of a collection goes to the pool, and a list that is not sent as
 /// stored (a table, YAML, Protobuf, a converted kind).
@@ -54,11 +51,6 @@ impl<S: Store> Api<S> {
                 selectors() >= SELECTOR_BYTES_MIN || is_long_list(&objects, request, as_stored, selectors())
             }
             _ if request.body.len() >= LARGE_BYTES_MIN => true,
-            Verb::Create | Verb::Update | Verb::Patch
-                if request.resource.is_declared() && self.is_laborious(request) =>
-            {
-                true
-            }
             // Writes of sub-resources compile no expressions.
             Verb::Create | Verb::Update | Verb::Patch
                 if request.action == Action::Object && request.resource.strategy.compiles_expressions() =>
@@ -80,38 +72,6 @@ impl<S: Store> Api<S> {
             }
         }
     }
-}
-
-impl<S: Store> Api<S> {
-    /// Whether the rules of the declared kind may take long for the object that `request` writes. What a small object costs is up to its
-    /// definition: alternatives in alternatives, patterns, rules. In the pool each of their steps counts.
-    fn is_laborious(&self, request: Request<'_>) -> bool {
-        let Some(effort) = request.resource.strategy.effort() else { return true };
-        let is_json_object = request.body.trim_ascii_start().first() == Some(&b'{');
-        if !is_json_object || may_repeat(request) {
-            return true;
-        }
-        let state = self.pipeline.store.state();
-        let stored = request.stored_key().filter(|_| !request.target.name.is_empty());
-        let stored = stored.and_then(|key| state.object(&key));
-        let stored = stored.map_or(&b""[..], |object| &object.json);
-        let counted = [&request.body[..], stored].map(parts_of);
-        let sum = counted.iter().fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
-        stored.len() >= LARGE_BYTES_MIN || effort.steps(sum.0, sum.1) >= LONG_STEPS_MIN
-    }
-}
-
-/// Whether the body of `request` may be larger than it is: a list of operations copies any part of the object any number of times, and
-/// so do aliases in a document.
-pub(super) fn may_repeat(request: Request<'_>) -> bool {
-    let has_aliases = request.content_type.contains("yaml") && memchr::memchr(b'*', request.body).is_some();
-    has_aliases || request.body.trim_ascii_start().first() == Some(&b'[')
-}
-
-/// Values and objects in a document at most, by the signs before them.
-fn parts_of(document: &[u8]) -> (u64, u64) {
-    let signs = memchr::memchr3_iter(b',', b'[', b'{', document);
-    signs.fold((1, 0), |(values, objects), at| (values + 1, objects + u64::from(document[at] == b'{')))
 }
 
 /// Whether a list of `objects` takes long: by the objects of its namespace and by its limit, so that a page of a small

@@ -3,9 +3,9 @@
 //! Owns how requests are polled there, and who takes turns ([`super::large`] chooses them). Decoding, patching, checking and rendering
 //! a body of 3 MiB occupies its thread for up to a few hundred milliseconds: on the runtime's threads a handful of
 //! clients would delay all other responses. So would small objects with expressions, which are compiled when they are
-//! written. Each poll of such a request is one job of the pool, so that a request which
-//! waits for a quorum occupies no thread. Those that hold documents have places; a write of small ones whose kind takes long needs none.
-//! One that waits for another server, as its budget says, has no place either, unless there is no [room](super::waiting) for what it holds.
+//! written, and small objects of custom kinds whose checks take long ([`super::brief`] finds those). Each poll of such a request is one job of the pool, so that a request which
+//! waits for a quorum occupies no thread. One that waits for another server, as its budget says, has no place among
+//! those that hold documents either, unless there is no [room](super::waiting) for what it holds.
 //!
 //! Invariants: a small request is never queued behind a large one; users take turns of a slice of time, however long their
 //! requests are; one user has half of the places for requests at most.
@@ -27,7 +27,6 @@ use tokio::sync::Notify;
 
 use super::Api;
 use super::body::BODY_BYTES_MAX;
-use super::large::{LARGE_BYTES_MIN, may_repeat};
 use super::turns::{Party, Slices, Turns};
 use super::waiting::WaitingRoom;
 use crate::authn::User;
@@ -70,8 +69,6 @@ pub(super) enum Work {
         /// Bytes of the body, and of the stored object that it changes.
         bytes: usize,
     },
-    /// A write whose documents are no larger than those of writes outside of the pool. It holds as little as these, and has no place.
-    SmallWrite,
 }
 
 /// A request that owns its parts, so that it outlives the caller's borrows.
@@ -125,14 +122,13 @@ impl Pool {
         mut job: Job<T>,
     ) -> Result<T, ApiError> {
         let (places, bytes) = match work {
-            Work::Read => (Some(&self.reads), 0),
-            Work::Write { bytes } => (Some(&self.writes), bytes),
-            Work::SmallWrite => (None, 0),
+            Work::Read => (&self.reads, 0),
+            Work::Write { bytes } => (&self.writes, bytes),
         };
         let woken = Arc::new(Woken(Notify::new()));
         let (mut held, mut waits) = (None, None);
         loop {
-            if let Some(places) = places.filter(|_| held.is_none()) {
+            if held.is_none() {
                 held = Some(places.take(party).await);
                 drop(waits.take());
             }
@@ -158,7 +154,7 @@ impl Pool {
                 return Ok(result);
             }
             job = back;
-            if held.is_some() && budget.is_waiting() {
+            if budget.is_waiting() {
                 waits = self.waiting.enter(party, bytes);
                 if waits.is_some() {
                     held = None;
@@ -239,9 +235,7 @@ impl<S: Store> Api<S> {
         let stored = key.and_then(|key| state.object(&key).map(|object| object.json.len()));
         // A deletion of a collection holds many of its objects at once.
         let deleted = (large.verb == Verb::DeleteCollection).then_some(DELETED_BYTES);
-        let bytes = large.body.len() + stored.or(deleted).unwrap_or(0);
-        let is_small = bytes < LARGE_BYTES_MIN && !may_repeat(large.request());
-        if is_small { Work::SmallWrite } else { Work::Write { bytes } }
+        Work::Write { bytes: large.body.len() + stored.or(deleted).unwrap_or(0) }
     }
 
     /// Carries out a request in the pool.
@@ -257,15 +251,18 @@ impl<S: Store> Api<S> {
         let _cancel = CancelOnDrop(budget.clone());
         let (api, party) = (self.clone(), Party::of(&large.user));
         let job = Box::pin(async move { api.carry_out(large.request(), representation).await });
-        let result = self.pool.run(&party, work, &budget, job).await?;
-        // The result of a stopped stage must not become the result of the request.
-        match budget.check() {
-            Ok(()) => result,
-            Err(stopped) if budget.has_begun_to_write() => {
-                Err(ApiError::OutcomeUnknown(ApiError::from(stopped).to_string()))
-            }
-            Err(stopped) => Err(stopped.into()),
+        unless_stopped(&budget, self.pool.run(&party, work, &budget, job).await?)
+    }
+}
+
+/// `result`, unless its request was stopped: the result of a stopped stage must not become that of the request.
+pub(super) fn unless_stopped<T>(budget: &Budget, result: Result<T, ApiError>) -> Result<T, ApiError> {
+    match budget.check() {
+        Ok(()) => result,
+        Err(stopped) if budget.has_begun_to_write() => {
+            Err(ApiError::OutcomeUnknown(ApiError::from(stopped).to_string()))
         }
+        Err(stopped) => Err(stopped.into()),
     }
 }
 
@@ -382,23 +379,6 @@ mod tests {
             let (asked, ()) = tokio::join!(asked, meanwhile);
             assert!(asked.into_iter().all(|answered| answered == Ok(true)));
             assert_eq!(pool.places().map(|places| places.free()), [HELD_PER_THREAD; 2]);
-        });
-    }
-
-    #[test]
-    fn small_writes_wait_for_a_thread_and_for_no_place() {
-        let pool = pool(1);
-        runtime().block_on(async {
-            let together = 4 * HELD_PER_THREAD;
-            let all = Arc::new(tokio::sync::Barrier::new(together));
-            // Many more than places, of one party, that all wait for one another.
-            let jobs = (0..together).map(|_| {
-                let (pool, all) = (pool.clone(), all.clone());
-                let job = Box::pin(async move { drop(all.wait().await) });
-                async move { pool.run(&party(), Work::SmallWrite, &budget(), job).await }
-            });
-            let done = futures::future::join_all(jobs).await;
-            assert!(done.into_iter().all(|done| done == Ok(())));
         });
     }
 

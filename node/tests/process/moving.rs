@@ -26,6 +26,8 @@ use super::{PATIENCE, Process, dev};
 
 /// Objects of a usual run.
 const OBJECTS: usize = 300;
+/// Services that get an address: the range of a node for development has 254. Further ones are headless.
+const SERVICES_WITH_ADDRESS: usize = 100;
 /// Kinds of definitions.
 const CUSTOM_KINDS: usize = 16;
 /// Changes that a client makes one after another directly before the cut-over.
@@ -204,11 +206,15 @@ fn of_core(at: usize) -> Vec<(&'static str, Value)> {
         json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}});
     let subset = json!({"addresses": [{"ip": "10.1.2.3"}], "ports": [{"port": 80}]});
     let pod_network = format!("10.{}.{}.0/24", at / 250, at % 250);
+    let service = match at < SERVICES_WITH_ADDRESS {
+        true => json!({"ports": [{"port": 80}]}),
+        false => json!({"ports": [{"port": 80}], "clusterIP": "None"}),
+    };
     vec![
         ("/api/v1/namespaces/shop/configmaps", json!({"data": {"k": at.to_string()}})),
         ("/api/v1/namespaces/shop/secrets", json!({"stringData": {"k": "v"}})),
         ("/api/v1/namespaces/shop/serviceaccounts", json!({})),
-        ("/api/v1/namespaces/shop/services", json!({"spec": {"ports": [{"port": 80}]}})),
+        ("/api/v1/namespaces/shop/services", json!({"spec": service})),
         ("/api/v1/namespaces/shop/limitranges", json!({"spec": {"limits": [limit]}})),
         ("/api/v1/namespaces/shop/persistentvolumeclaims", json!({"spec": claim})),
         ("/api/v1/namespaces/shop/podtemplates", json!({"template": template()})),

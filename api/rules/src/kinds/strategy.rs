@@ -11,7 +11,6 @@ use orch_schema::value::Value;
 
 use crate::Action;
 use crate::json_path::text;
-use crate::kinds::defined::schema::Effort;
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors};
 
@@ -95,12 +94,6 @@ pub trait Strategy: Send + Sync + 'static {
     /// kilobytes: such a write is carried out beside the threads that serve connections, like a large one.
     fn compiles_expressions(&self) -> bool {
         false
-    }
-
-    /// The work that an object of a declared kind takes at most, which its definition decides; `None`: nothing bounds it but the steps of
-    /// a request. Asked when the kind's tables are made, and of no built-in kind.
-    fn effort(&self) -> Option<Effort> {
-        None
     }
 
     /// The label that the object's namespace must have. `old` is absent on create.

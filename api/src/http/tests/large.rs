@@ -6,7 +6,6 @@ use std::time::Duration;
 use futures::future::{join, join_all};
 use orch_schema::value::Map;
 
-use super::undeclared::define_with;
 use super::*;
 use crate::http::large::{GATHERED_OBJECTS_MIN, MANY_OBJECTS_MIN};
 use crate::http::pool::Pool;
@@ -120,7 +119,7 @@ fn a_watch_that_looks_at_many_objects_tells_of_those_that_are_selected() {
 }
 
 #[test]
-fn what_goes_over_many_objects_is_done_beside_the_threads_that_serve() {
+fn requests_over_many_objects_leave_the_threads_that_serve() {
     block_on(async {
         let server = filled().await;
         let rule = json!({"apiGroups": [""], "verbs": ["get"], "resources": ["x".repeat(70_000)]});
@@ -195,78 +194,8 @@ fn a_list_of_many_converted_objects_is_made_in_the_pool() {
     });
 }
 
-const WIDGETS: &str = "/apis/example.com/v1/namespaces/ns/widgets";
-
-/// A server whose pool gets nothing done, with the widget `a` of this schema.
-async fn without_pool(schema: Value) -> Server {
-    let server = Server::new().await;
-    define_with(&server, schema).await;
-    assert_eq!(server.send(Method::POST, WIDGETS, &[], widget("a", json!({}))).await.code, 201);
-    let api = server.api_over(server.store.clone());
-    Server { router: Api { pool: Pool::of(0), ..api }.router(), ..server }
-}
-
-fn widget(name: &str, spec: Value) -> Body {
-    let head = json!({"metadata": {"name": name}, "kind": "Widget", "apiVersion": "example.com/v1"});
-    let mut object = head;
-    object["spec"] = spec;
-    Body::from(object.to_string())
-}
-
 #[test]
-fn a_write_of_a_kind_that_is_declared_is_judged_beside_the_threads_that_serve() {
-    block_on(async {
-        let spec = |spec: Value| json!({"type": "object", "properties": {"spec": spec}});
-        let data = json!({"type": "object", "additionalProperties": {"type": "string"}});
-        let mut texts = data.clone();
-        texts["additionalProperties"]["pattern"] = json!("a");
-        let mut ruled = data.clone();
-        ruled["x-orch-validations"] = json!([{"rule": "true"}]);
-        for (schema, waits) in [(data, false), (texts, true), (ruled, true)] {
-            let server = without_pool(spec(schema.clone())).await;
-            let (one, status) = (format!("{WIDGETS}/a"), format!("{WIDGETS}/a/status"));
-            for (method, path, name, waits) in [
-                (Method::POST, WIDGETS, "b", waits),
-                (Method::PUT, &*one, "a", waits),
-                (Method::PUT, &*status, "a", false),
-                (Method::GET, &*one, "a", false),
-                (Method::DELETE, &*one, "a", false),
-            ] {
-                let sent = server.send(method.clone(), path, &[], widget(name, json!({"k": "a"})));
-                let sent = tokio::time::timeout(Duration::from_secs(5), sent).await;
-                assert_eq!(sent.is_err(), waits, "{method} {path} {schema}");
-            }
-        }
-    });
-}
-
-#[test]
-fn a_write_of_a_plain_kind_is_judged_by_a_thread_that_serves_where_it_is_small() {
-    block_on(async {
-        let spec = json!({"type": "object", "additionalProperties": {"type": "string"}});
-        let server = without_pool(json!({"type": "object", "properties": {"spec": spec}})).await;
-        let many: Map = (0..1000).map(|at| (format!("k{at}"), json!("v"))).collect();
-        let (one, applied) = (format!("{WIDGETS}/a"), format!("{WIDGETS}/a?fieldManager=m"));
-        let patch = |format: &'static str| [("content-type", format)];
-        let yaml = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\n";
-        for (method, path, headers, body, waits) in [
-            (Method::POST, WIDGETS, patch("application/json"), widget("b", json!({"k": "v".repeat(9000)})), false),
-            (Method::POST, WIDGETS, patch("application/json"), widget("c", json!(many)), true),
-            (Method::POST, WIDGETS, patch("application/yaml"), Body::from(yaml), true),
-            (Method::POST, WIDGETS, patch("application/yaml"), Body::from("{a: &a 1, b: *a}"), true),
-            (Method::PATCH, &*one, patch("application/merge-patch+json"), Body::from(r#"{"spec":{"k":"w"}}"#), false),
-            (Method::PATCH, &*one, patch("application/json-patch+json"), Body::from("[]"), true),
-            (Method::PATCH, &*applied, patch("application/apply-patch+yaml"), widget("a", json!({"l": "m"})), false),
-        ] {
-            let sent = server.send(method.clone(), path, &headers, body);
-            let sent = tokio::time::timeout(Duration::from_secs(5), sent).await;
-            assert_eq!(sent.is_err(), waits, "{method} {path} {headers:?}");
-        }
-    });
-}
-
-#[test]
-fn what_is_made_of_few_large_objects_is_made_beside_the_threads_that_serve() {
+fn answers_of_few_large_objects_leave_the_threads_that_serve() {
     block_on(async {
         let server = Server::new().await;
         server.create(MAPS, large("a")).await;

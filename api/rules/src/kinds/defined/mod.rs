@@ -26,7 +26,7 @@ use crate::validate::tree::{Tree, carry, child_mut, unset};
 
 use columns::Columns;
 pub use columns::table_columns;
-use schema::{Constraints, Effort};
+use schema::Constraints;
 pub use version_order::version_order;
 
 /// The strategy of a kind that a definition declares.
@@ -157,10 +157,6 @@ impl Strategy for DefinedKind {
 
     fn warnings(&self, context: &Context<'_>, old: Option<&Value>, new: &Value) -> Vec<String> {
         finalizers::warnings(context, old, new)
-    }
-
-    fn effort(&self) -> Option<Effort> {
-        self.constraints.as_ref().and_then(|MakeConstraints(make)| make().effort())
     }
 
     fn deprecation(&self, _brand: &Brand) -> Option<String> {

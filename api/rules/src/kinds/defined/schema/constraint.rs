@@ -6,10 +6,8 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use orch_schema::ObjectType;
 use orch_schema::value::{SmolStr, Value};
 
-use super::effort::Effort;
 use super::format::Format;
 use super::rules::{Bound, Junctors, Rest, Rules};
 use super::sharing::Shared;
@@ -112,8 +110,6 @@ pub struct Constraints {
     pub(super) head: Option<(Value, Value)>,
     /// The rules in expressions, which are evaluated only where nothing essential is wrong.
     pub(super) expressions: SchemaRules,
-    /// The work that an object takes at most; `None`: it has no bound, or was not estimated.
-    effort: Option<Effort>,
 }
 
 impl Constraints {
@@ -123,18 +119,7 @@ impl Constraints {
         let schema = if head.is_some() { source.node() } else { &Value::Null };
         let expressions = SchemaRules::of(schema, source.brand());
         let head = head.map(|(api_version, kind)| (Value::from(api_version), Value::from(kind)));
-        Ok(Constraints { root, head, expressions, effort: None })
-    }
-
-    /// These rules with an estimate of the work that an object of the tables `types` takes.
-    pub(super) fn estimated(self, types: &[ObjectType]) -> Self {
-        let effort = if self.has_expressions() { None } else { Effort::of(&self.root, types) };
-        Constraints { effort, ..self }
-    }
-
-    /// The work that an object takes at most; `None`: it has no bound.
-    pub fn effort(&self) -> Option<Effort> {
-        self.effort
+        Ok(Constraints { root, head, expressions })
     }
 
     /// Bytes of memory that the rules hold, expressions and compiled patterns excepted.

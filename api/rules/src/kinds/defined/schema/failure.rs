@@ -184,7 +184,7 @@ pub(super) struct Outcome {
 }
 
 /// Steps that a failure counts as: its path and its sentence are made, about a microsecond.
-pub(super) const FAILURE_STEPS: u64 = 40;
+const FAILURE_STEPS: u64 = 40;
 
 /// Failures that are kept of a value: more than an answer shows of an object.
 const FAILURES_MAX: usize = 128;

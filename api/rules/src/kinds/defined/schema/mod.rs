@@ -10,7 +10,6 @@ mod check;
 mod constraint;
 #[cfg(test)]
 mod corpus;
-mod effort;
 mod embedded;
 mod failure;
 mod format;
@@ -39,7 +38,6 @@ use orch_schema::value::{SmolStr, Value};
 use orch_schema::{ObjectType, Schema, TypeId};
 
 pub use self::constraint::Constraints;
-pub use self::effort::Effort;
 pub use self::format::is_known as is_known_format;
 pub use self::part::Part;
 use self::source::Source;
@@ -121,7 +119,7 @@ pub fn compile(input: &Input<'_>, base: &Arc<Schema>) -> Result<Compiled, Compil
     let source = Source::new(input.brand, input.schema);
     let types = tables::types(input, source, base)?;
     let api_version = format!("{}/{}", input.group, input.version);
-    let constraints = Constraints::compile(source, Some((&api_version, input.kind)))?.estimated(&types);
+    let constraints = Constraints::compile(source, Some((&api_version, input.kind)))?;
     Ok(assembled(types, constraints, base))
 }
 
