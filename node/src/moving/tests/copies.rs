@@ -43,6 +43,7 @@ async fn a_secret_with_a_token_follows_its_account() {
     let at = |name: &str| sent.iter().position(|sent| sent == name);
     assert!(at("default") < at("of-default") && at("of-default").is_some(), "{sent:?}");
     assert_eq!(at("of-nobody"), None, "the target would delete it");
+    assert_eq!(target.collected(), vec![], "no token came before its account");
     assert!(told.contains("secrets: 1 left out"), "{told}");
 }
 
@@ -160,6 +161,7 @@ async fn a_list_removes_nothing_that_the_source_has_made_since() {
         let clusters = Clusters::start().await;
         let (source, target) = (&clusters.source, &clusters.target);
         source.put("replicasets.apps", object("n/r", "u-r"));
+        source.put("pods", owned(object("n/p", "u-p"), ("apps/v1", "ReplicaSet", "r", "u-r")));
         assert_eq!(clusters.copy().await.0, 0);
         break_off(&clusters);
         let list = json!({"items": listed, "metadata": {"resourceVersion": "1"}});
@@ -169,6 +171,7 @@ async fn a_list_removes_nothing_that_the_source_has_made_since() {
         assert_eq!(clusters.copy().await.0, 0);
         assert_eq!(target.uid("replicasets.apps", "n/r").as_deref(), Some("u-r"));
         assert!(target.calls("DELETE ").is_empty(), "it was removed for a while");
+        assert_eq!(target.collected(), vec![]);
     }
 }
 
@@ -216,6 +219,7 @@ async fn what_an_object_of_an_unserved_kind_owns_waits_for_the_kind() {
     target.forget_calls();
     let (code, told) = clusters.copy().await;
     assert_eq!((code, sent(&clusters)[1..].to_vec()), (0, vec!["x".to_owned(), "of-x".to_owned()]), "{told}");
+    assert!(target.collected().is_empty() && target.uid("configmaps", "n/of-x").is_some());
 }
 
 #[tokio::test]
