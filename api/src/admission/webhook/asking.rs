@@ -141,7 +141,7 @@ impl<'a> Asking<'a> {
     ) -> Result<Allowed, Refusal> {
         let (attributes, webhook) = (self.attributes(), &*call.found.webhook);
         let began = self.callers.ambient.now();
-        let span = attributes.exchange.begin_span();
+        let span = attributes.exchange.begin_call();
         let outcome = self.outcome(call, request, span.as_ref().map(ActiveSpan::context)).await;
         let now = self.callers.ambient.now();
         attributes.exchange.note_span(Step::Webhook, span, Some(&webhook.name), (began, now));
