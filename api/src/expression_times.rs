@@ -1,4 +1,4 @@
-//! How long expressions are compiled and evaluated, for all places that do so in a request.
+//! Durations of compiling and evaluating expressions, observed for every place that does so in a request.
 //!
 //! Owns the names of both series. One sample is what a place does at once: all expressions of a policy, all rules that an object
 //! meets. A rule of a definition is compiled when an object first meets it, which counts as a part of that evaluation.

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn one_acts_as_another_with_the_rights_of_the_other() {
+    fn impersonation_has_the_rights_of_the_other_user() {
         let admin = || vec!["system:admin".to_owned()];
         assert_eq!(admitted(true, &[]), (Ok("system:admin".to_owned()), admin()));
         assert_eq!(admitted(false, &[]), (Err(ApiError::Unauthorized), vec![]));

@@ -39,9 +39,9 @@ pub mod render;
 pub mod request;
 pub mod selector;
 pub mod signing;
-#[cfg(test)]
-mod stages;
 pub mod status;
+#[cfg(test)]
+mod step_counts;
 pub mod tables;
 #[cfg(test)]
 mod testing;

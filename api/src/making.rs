@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_makes_and_the_others_wait_until_it_is_done_or_gives_up() {
+    fn the_first_makes_and_the_others_wait_until_it_is_done_or_gives_up() {
         let making = Making::default();
         let maker = making.claim().unwrap();
         assert!(making.claim().is_none() && making.wait().now_or_never().is_none());

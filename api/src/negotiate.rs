@@ -22,7 +22,7 @@ pub enum Encoding {
 
 /// Shape of a document before it is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum View {
+pub enum ResponseView {
     /// The object itself.
     Whole,
     /// A `Table`.
@@ -58,8 +58,8 @@ pub struct Representation {
     /// Encoding of the bytes.
     pub encoding: Encoding,
     /// Shape of the document.
-    pub view: View,
-    /// Version of the view; ignored for [`View::Whole`].
+    pub view: ResponseView,
+    /// Version of the view; ignored for [`ResponseView::Whole`].
     pub meta_version: MetaVersion,
     /// JSON is indented.
     pub pretty: bool,
@@ -68,7 +68,7 @@ pub struct Representation {
 impl Representation {
     /// Whether the stored bytes of `resource`'s objects are handed out as they are.
     pub fn is_as_stored(&self, resource: &Resource) -> bool {
-        let is_plain = self.encoding == Encoding::Json && self.view == View::Whole && !self.pretty;
+        let is_plain = self.encoding == Encoding::Json && self.view == ResponseView::Whole && !self.pretty;
         is_plain && resource.direct().is_none()
     }
 }
@@ -76,7 +76,7 @@ impl Representation {
 /// JSON on one line, the most common representation.
 pub const JSON: Representation = Representation {
     encoding: Encoding::Json,
-    view: View::Whole,
+    view: ResponseView::Whole,
     meta_version: MetaVersion::V1,
     pretty: false,
 };
@@ -84,10 +84,10 @@ pub const JSON: Representation = Representation {
 /// Most media types read from one `Accept`; clients send three.
 const CLAUSES_MAX: usize = 32;
 
-impl View {
+impl ResponseView {
     /// Whether the view shows metadata only.
     pub fn is_metadata(self) -> bool {
-        matches!(self, View::Metadata | View::MetadataList)
+        matches!(self, ResponseView::Metadata | ResponseView::MetadataList)
     }
 }
 
@@ -128,7 +128,7 @@ pub fn negotiate_without_table(
     query: &Query,
     brand: &Brand,
 ) -> Result<Representation, ApiError> {
-    negotiate_of(accept, user_agent, query, brand, |_, view| view != View::Table)
+    negotiate_of(accept, user_agent, query, brand, |_, view| view != ResponseView::Table)
 }
 
 /// Chooses the representation for a declared kind, whose objects have no Protobuf.
@@ -141,7 +141,7 @@ pub fn negotiate_text(
     query: &Query,
     brand: &Brand,
 ) -> Result<Representation, ApiError> {
-    let is_text = |encoding, view| encoding != Encoding::Protobuf || View::is_metadata(view);
+    let is_text = |encoding, view| encoding != Encoding::Protobuf || ResponseView::is_metadata(view);
     let found = negotiate_of(accept, user_agent, query, brand, is_text);
     found.map_err(|_| ApiError::NotAcceptable(NotAcceptable::Text))
 }
@@ -156,7 +156,7 @@ pub fn negotiate_whole(
     query: &Query,
     brand: &Brand,
 ) -> Result<Representation, ApiError> {
-    negotiate_of(accept, user_agent, query, brand, |_, view| view == View::Whole)
+    negotiate_of(accept, user_agent, query, brand, |_, view| view == ResponseView::Whole)
 }
 
 /// Checks that `accept` allows `media_type`, one of `application`, for documents that exist in it alone.
@@ -179,7 +179,7 @@ fn negotiate_of(
     user_agent: &str,
     query: &Query,
     brand: &Brand,
-    writable: fn(Encoding, View) -> bool,
+    writable: fn(Encoding, ResponseView) -> bool,
 ) -> Result<Representation, ApiError> {
     let pretty = wants_pretty(query, user_agent);
     let Some(accept) = accept.map(str::trim).filter(|accept| !accept.is_empty()) else {
@@ -215,8 +215,8 @@ pub(crate) fn encoding_of(media_type: &str, brand: &Brand) -> Option<Encoding> {
 }
 
 /// The reference writes tables in JSON and YAML only.
-fn writable(encoding: Encoding, view: View) -> bool {
-    !(encoding == Encoding::Protobuf && view == View::Table)
+fn writable(encoding: Encoding, view: ResponseView) -> bool {
+    !(encoding == Encoding::Protobuf && view == ResponseView::Table)
 }
 
 /// Indented output by default for command-line clients and browsers, unless `?pretty=` says otherwise.
@@ -251,18 +251,19 @@ impl Clause<'_> {
     }
 
     /// The requested view and its version. `None`: the server has no such view.
-    fn view(&self, brand: &Brand) -> Option<(View, MetaVersion)> {
+    fn view(&self, brand: &Brand) -> Option<(ResponseView, MetaVersion)> {
         let (group, version) = (self.parameter("g"), self.parameter("v"));
         if self.parameter("as").is_empty() {
-            return (group.is_empty() && version.is_empty()).then_some((View::Whole, MetaVersion::V1));
+            return (group.is_empty() && version.is_empty())
+                .then_some((ResponseView::Whole, MetaVersion::V1));
         }
         let is_meta = group.strip_prefix("meta.").is_some_and(|domain| domain == brand.group_domain);
         let known =
             [MetaVersion::V1, MetaVersion::V1Beta1].into_iter().find(|known| known.as_str() == version);
         let view = match self.parameter("as") {
-            "Table" => View::Table,
-            "PartialObjectMetadata" => View::Metadata,
-            "PartialObjectMetadataList" => View::MetadataList,
+            "Table" => ResponseView::Table,
+            "PartialObjectMetadata" => ResponseView::Metadata,
+            "PartialObjectMetadataList" => ResponseView::MetadataList,
             _ => return None,
         };
         known.filter(|_| is_meta).map(|version| (view, version))
@@ -296,7 +297,7 @@ mod tests {
 
     use super::*;
 
-    fn check(accept: &str, expected: Result<(Encoding, View), NotAcceptable>) {
+    fn check(accept: &str, expected: Result<(Encoding, ResponseView), NotAcceptable>) {
         let found = negotiate(Some(accept), "test", &Query::default(), &ORCH);
         let expected = expected
             .map(|(encoding, view)| Representation { encoding, view, ..JSON })
@@ -307,23 +308,29 @@ mod tests {
     #[test]
     fn the_best_acceptable_representation_wins() {
         let table = "application/json;as=Table;g=meta.orch.io;v=v1";
-        check("application/json", Ok((Encoding::Json, View::Whole)));
-        check("*/*", Ok((Encoding::Json, View::Whole)));
-        check("text/html, application/json;q=0.5", Ok((Encoding::Json, View::Whole)));
-        check("application/yaml", Ok((Encoding::Yaml, View::Whole)));
-        check("application/json;q=0.1,application/yaml;q=0.9", Ok((Encoding::Yaml, View::Whole)));
-        check(table, Ok((Encoding::Json, View::Table)));
+        check("application/json", Ok((Encoding::Json, ResponseView::Whole)));
+        check("*/*", Ok((Encoding::Json, ResponseView::Whole)));
+        check("text/html, application/json;q=0.5", Ok((Encoding::Json, ResponseView::Whole)));
+        check("application/yaml", Ok((Encoding::Yaml, ResponseView::Whole)));
+        check("application/json;q=0.1,application/yaml;q=0.9", Ok((Encoding::Yaml, ResponseView::Whole)));
+        check(table, Ok((Encoding::Json, ResponseView::Table)));
         check(
             &format!("application/json;as=Nope;g=meta.orch.io;v=v1,{table}"),
-            Ok((Encoding::Json, View::Table)),
+            Ok((Encoding::Json, ResponseView::Table)),
         );
-        check("application/vnd.orch.protobuf, application/json", Ok((Encoding::Protobuf, View::Whole)));
-        check("application/json;stream=watch", Ok((Encoding::Json, View::Whole)));
-        check("*/*, application/yaml", Ok((Encoding::Yaml, View::Whole)));
-        check("application/yaml;q=0.5, */*;q=0.9", Ok((Encoding::Json, View::Whole)));
-        check("application/yaml;stream=watch, application/json;q=0.1", Ok((Encoding::Json, View::Whole)));
+        check(
+            "application/vnd.orch.protobuf, application/json",
+            Ok((Encoding::Protobuf, ResponseView::Whole)),
+        );
+        check("application/json;stream=watch", Ok((Encoding::Json, ResponseView::Whole)));
+        check("*/*, application/yaml", Ok((Encoding::Yaml, ResponseView::Whole)));
+        check("application/yaml;q=0.5, */*;q=0.9", Ok((Encoding::Json, ResponseView::Whole)));
+        check(
+            "application/yaml;stream=watch, application/json;q=0.1",
+            Ok((Encoding::Json, ResponseView::Whole)),
+        );
         let list = "application/json;as=PartialObjectMetadataList;g=meta.orch.io;v=v1";
-        check(list, Ok((Encoding::Json, View::MetadataList)));
+        check(list, Ok((Encoding::Json, ResponseView::MetadataList)));
     }
 
     #[test]
@@ -338,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_refused() {
+    fn forms_that_cannot_be_written_are_refused() {
         check("text/html", Err(NotAcceptable::MediaType));
         check("application/*", Err(NotAcceptable::MediaType));
         check("application/json;as=Nope;g=meta.orch.io;v=v1", Err(NotAcceptable::Parameters));

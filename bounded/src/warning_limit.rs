@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_warning_passes_in_ten_seconds_and_says_how_many_did_not() {
+    fn a_warning_passes_in_ten_seconds_and_says_how_many_did_not() {
         let limit = WarningLimit::<tokio::time::Instant>::new();
         let began = tokio::time::Instant::now();
         let passed =

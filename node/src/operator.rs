@@ -1,4 +1,4 @@
-//! What commands that make or take away a member's data tell an operator, and ask.
+//! Prompts and texts of commands that make or take away a member's data.
 //!
 //! Owns the word that confirms, the steps by which further members join, and the form of times. It decides nothing: the
 //! command says which word confirms, and what a wrong one means.

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_ignored() {
+    fn text_that_is_no_header_is_ignored() {
         for text in [
             "",
             "00",

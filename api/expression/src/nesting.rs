@@ -1,4 +1,4 @@
-//! How deeply the tree of an expression may nest, estimated from its text before it is parsed.
+//! Nesting depth of an expression's tree, estimated from its text before it is parsed.
 //!
 //! Owns the estimate, which is never too low: chains of operators and members nest once for each, and walks over the
 //! tree, the parser's too, recurse. `&&` and `||` are balanced by the parser and separate chains, as commas do.

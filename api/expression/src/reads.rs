@@ -1,4 +1,4 @@
-//! Which members of variables an expression reads.
+//! The members of variables that an expression reads.
 
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 

@@ -1,4 +1,4 @@
-//! What an expression may name: variables, objects with their members, and functions.
+//! Names of an expression: variables, objects with their members, and functions.
 //!
 //! Owns [`Scope`], which a place builds once. Objects come from a table ([`Objects`]), so that schemas which are known at
 //! run time only can stand behind it.

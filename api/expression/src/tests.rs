@@ -151,6 +151,7 @@ fn expressions_have_the_values_of_the_language() {
         "timestamp('2026-01-02T00:00:00Z') - timestamp('2026-01-01T00:00:00Z') == duration('24h')",
         "ip('10.0.0.1').family() == 4 && cidr('10.0.0.0/8').containsIP('10.2.3.4') && !isIP('1.2.3')",
         "cidr('10.1.2.3/8').masked() == cidr('10.0.0.0/8') && cidr('10.0.0.0/8').containsCIDR('10.1.0.0/16')",
+        "sign(quantity('-1')) == -1 && sign(quantity('0')) == 0",
         "quantity('1Gi').isGreaterThan(quantity('1G')) && semver('1.2.3').isLessThan(semver('1.3.0'))",
         "cel.bind(x, [1, 2], x + x == [1, 2, 1, 2])",
         "(false && self.none.a) == false && (self.none.a || true) && (true ? true : self.none)",
@@ -209,6 +210,7 @@ fn calls_that_no_overload_takes_are_named_as_in_the_reference() {
         ("self.replicas.sort()", ": sort"),
         ("sets.contains(self.name, [1])", ": sets.contains(string, list)"),
         ("self.name.getHours()", ": getHours(string)"),
+        ("cidr('10.0.0.0/8').containsIP(self.name)", ""),
         ("self.replicas.hasValue()", ": hasValue(int)"),
     ] {
         let told = evaluate(source);

@@ -15,7 +15,9 @@ use crate::value::{SmolStr, Value};
 
 #[cfg(any(test, feature = "testing"))]
 pub use steps::stopping;
-pub use steps::{Budget, Numbered, STEPS_MAX, Stopped, Wait, count_step, count_steps, pausing};
+pub use steps::{
+    BRIEF_STEPS_MAX, Budget, Numbered, STEPS_MAX, Stopped, Wait, count_step, count_steps, pausing,
+};
 
 /// Bytes of memory of one decoded document without its strings, which are together no longer than the body. Four times
 /// the largest body: every config map of the largest stored size fits, lists of millions of empty objects do not.

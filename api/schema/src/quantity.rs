@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused() {
+    fn text_that_is_no_quantity_is_refused() {
         for given in ["", "1.2.3", "abc", "1 Gi", "1e5.0", "1KiB", "+-1x"] {
             assert_eq!(canonical(given), Err(QuantityError::Form), "{given}");
         }
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity() {
+    fn text_that_is_no_quantity_has_no_value() {
         for text in ["", "abc", "1x", "1.2.3", "1e", "1 Gi", "1ee3", "+-1", "1KiB"] {
             assert_eq!(Quantity::parse(text), None, "{text}");
         }

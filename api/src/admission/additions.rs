@@ -209,3 +209,30 @@ impl Additions {
         self.operations.iter().cloned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use orch_schema::json;
+
+    use super::*;
+
+    fn quota() -> Key {
+        Key::new(&"resourcequotas".into(), "ns", "q").unwrap()
+    }
+
+    #[test]
+    #[should_panic(expected = "an object is replaced once in a transaction")]
+    fn a_second_replacement_of_an_object_is_a_bug() {
+        let mut additions = Additions::default();
+        additions.replace(quota(), Revision(7), json!({"metadata": {"name": "q"}}));
+        additions.replace(quota(), Revision(7), json!({"metadata": {"name": "q"}}));
+    }
+
+    #[test]
+    #[should_panic(expected = "additions are taken back to an extent that they had")]
+    fn an_extent_that_additions_never_had_is_a_bug() {
+        let mut longer = Additions::default();
+        longer.require(Condition::Absent(quota()));
+        Additions::default().truncate(longer.extent());
+    }
+}

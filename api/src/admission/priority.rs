@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn one_class_is_the_default() {
+    fn a_second_default_class_is_refused() {
         let usual = json!({"metadata": {"name": "usual"}, "globalDefault": true});
         let classes = classes(std::slice::from_ref(&usual));
         let class = json!({"metadata": {"name": "mine"}, "globalDefault": true});

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_escalate_or_bind_needs_no_rights() {
+    fn the_verbs_escalate_and_bind_stand_for_the_rights_themselves() {
         let rbac = |verb: &str, resource: &str| json!([{"verbs": [verb], "apiGroups": ["rbac.authorization.orch.io"], "resources": [resource]}]);
         let role = json!({"rules": [right(json!(["*"]), json!(["*"]))]});
         assert_eq!(written(&rbac("escalate", "roles"), ROLES, None, &role), Ok(()));

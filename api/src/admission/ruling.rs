@@ -55,11 +55,15 @@ pub fn rule<'a>(result: Result<(), Refusal>) -> Ruling<'a> {
     Either::Left(ready(result))
 }
 
-/// The result of `ruling`. While it is pending, `budget` says that its request waits.
+/// The result of `ruling`. While it is pending, `budget` says that its request waits. What a pending ruling does is done once for a
+/// request: a try ends before it.
 pub(super) async fn awaited(ruling: Ruling<'_>, budget: &Budget) -> Result<(), Refusal> {
     match ruling {
         Either::Left(known) => known.into_inner(),
-        Either::Right(pending) => waited(pending, budget).await,
+        Either::Right(pending) => {
+            budget.begin_effects().map_err(|stopped| Refusal::Final(stopped.into()))?;
+            waited(pending, budget).await
+        }
     }
 }
 
@@ -99,4 +103,27 @@ impl Refusal {
 pub(crate) fn forbidden(subject: Subject, reason: &str) -> ApiError {
     let message = format!("{} {} is forbidden: {reason}", subject.qualified(), quoted(&subject.name));
     ApiError::Forbidden { subject, message, cause: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_try_ends_before_a_ruling_that_may_have_effects() {
+        fn pending<'a>() -> Ruling<'a> {
+            Either::Right(Box::pin(async { Err(Refusal::Forbidden("it was asked".to_owned())) }))
+        }
+        let budget = Budget::default();
+        budget.make_brief();
+        let refused = awaited(pending(), &budget).now_or_never().unwrap();
+        assert!(matches!(refused, Err(Refusal::Final(_))), "{refused:?}");
+        assert!(budget.make_whole(), "the request is begun again");
+        let refused = awaited(pending(), &budget).now_or_never().unwrap();
+        assert_eq!(refused, Err(Refusal::Forbidden("it was asked".to_owned())));
+        budget.make_brief();
+        assert_eq!(awaited(rule(Ok(())), &budget).now_or_never(), Some(Ok(())), "known at once");
+    }
 }

@@ -1,4 +1,4 @@
-//! `RuntimeClass`: pods that name a class get what its runtime costs, and go where it is.
+//! `RuntimeClass`: adds the class's overhead, node selector and tolerations to pods that name it.
 
 use orch_rules::validate::tree::{Tree, child_mut, set, unset};
 use orch_schema::excerpt::{part, quoted};

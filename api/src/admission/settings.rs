@@ -1,4 +1,4 @@
-//! What is chosen of admission when a node starts: the plugins, and the configuration of those that have one.
+//! Settings of admission: the plugins that run, and their configurations.
 
 use super::{EventLimit, NodeSelectors, PluginSelection, PodSecuritySettings, TolerationLists};
 

@@ -1,4 +1,4 @@
-//! What aggregated servers say that they serve.
+//! Documents of aggregated servers: the resources that they say they serve.
 //!
 //! Owns the documents of this node, one for each group and version, as items of aggregated discovery, and reading them from the
 //! two forms in which servers tell them. A server that does not answer, or tells what clients could not decode, is remembered as stale,

@@ -1,4 +1,4 @@
-//! What an APIService says of another server, and the identity under which requests go there.
+//! Tests of APIServices: the other server that they name, and the identity under which requests go there.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Where a request came from: addresses and `User-Agent`.
+//! Source of a request: addresses and `User-Agent`.
 //!
 //! Owns the order of addresses, that of the reference: those of `X-Forwarded-For`, then `X-Real-Ip`, then the peer of
 //! the connection. A client can claim any address in these headers; only the last one is certain.

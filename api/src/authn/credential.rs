@@ -1,4 +1,4 @@
-//! The credential of a request that goes on after its answer began, kept to be held against later states.
+//! The credential of a watch or another request that outlasts its first answer, checked again while it runs.
 //!
 //! Owns a copy of the headers that prove and choose a user: `Authorization`, headers of impersonation, and those of an
 //! allowed front proxy. They are copied, since a header's bytes keep the whole head of its request in memory. Never shows

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_for_decides_on_the_rights_it_takes() {
+    fn the_user_asked_for_decides_on_the_rights_that_impersonation_takes() {
         let robot = "system:serviceaccount:ns:robot";
         let in_pod = User {
             name: robot.to_owned(),

@@ -133,7 +133,7 @@ fn a_certificate_becomes_the_credential_id_under_the_brands_key() {
 }
 
 #[test]
-fn one_user_is_built_for_a_connection() {
+fn a_connection_has_its_user_built_once() {
     let authenticator = Authenticator::new(&ORCH, TokenTable::default(), AnonymousAccess::Refused);
     let peer = peer(certificate("carol", &["devs"]), false);
     let first = authenticate(&authenticator, &peer, &HeaderMap::new()).unwrap();

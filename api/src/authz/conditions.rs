@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn one_unmet_condition_decides_and_a_fault_counts_only_without_one() {
+    fn an_unmet_condition_decides_and_a_fault_counts_only_without_one() {
         let spec = json!({"user": "ann", "resourceAttributes": {"verb": "get", "resource": "pods"}});
         let fault = "request.nonResourceAttributes.path == '/x'";
         for (sources, expected) in [

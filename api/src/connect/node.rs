@@ -1,4 +1,4 @@
-//! Where the kubelet of a node is, by what the node's status says.
+//! Address of a node's kubelet, from the node's status.
 
 use orch_proto::Brand;
 use orch_rules::validate::tree::Tree;

@@ -1,4 +1,4 @@
-//! Where the containers of a pod are: at the kubelet of its node, or at its own address.
+//! Address of a pod's containers: that of its node's kubelet, or its own.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Where a client finds what a backend calls by its own paths.
+//! Rewrites `Location` headers of proxied answers.
 //!
 //! A backend knows nothing of the path under which a proxy serves it. Redirects to paths of its own are rewritten so that they
 //! lead through the proxy again; redirects to other hosts are left to the client, which has no business with this server there.

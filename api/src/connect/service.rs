@@ -1,4 +1,4 @@
-//! Which endpoint of a service answers a proxy.
+//! Chooses the endpoint of a service that a request is proxied to.
 //!
 //! Endpoints come from the EndpointSlices of the service, and where it has none from its Endpoints object. An endpoint counts
 //! only if it is a pod's of the service's own namespace, at an address that the pod has: whoever may write endpoints must not

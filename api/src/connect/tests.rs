@@ -40,7 +40,7 @@ fn ids_name_a_scheme_a_name_and_a_port() {
 }
 
 #[test]
-fn what_is_behind_a_proxy_stays_behind_it() {
+fn paths_behind_a_proxy_stay_behind_it() {
     for (path, expected) in [
         ("", ""),
         ("/", "/"),

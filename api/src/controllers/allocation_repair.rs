@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_right_is_left_alone() {
+    async fn right_claims_are_left_alone() {
         let fixture = fixture().await;
         let before = fixture.state().applied();
         fixture.while_running(run(&fixture.client()), 20).await;

@@ -1,4 +1,4 @@
-//! Where the members serve the API: each member's note of its own address, and the endpoints of the default service.
+//! Addresses of the members: each member's note of its own, and the endpoints of the default service.
 //!
 //! Owns the notes, objects of the internal resource [`NOTES`] under the names of members. Every member keeps its own; the
 //! leader makes the Endpoints and the EndpointSlice of them. A member that has left the cluster is left out.

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn one_range_or_one_of_each_family() {
+    fn ranges_are_one_or_one_of_each_family() {
         let parse = |texts: &[&str]| {
             let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
             ServiceDefaults::parse(&texts, 1)

@@ -1,4 +1,4 @@
-//! Whether a loop has anything to write: the stored object beside the one that the loop put together.
+//! Compares the stored object with the one that a loop put together, before it writes.
 //!
 //! Owns a comparison that is lenient on purpose: a loop writes `0`, `""` and `{}` where the encoder leaves them out.
 //! Never decides whether a client may change a field; rules ask `orch_rules::validate::tree::is_unchanged`, to which
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_encoder_leaves_out_means_nothing() {
+    fn values_that_the_encoder_leaves_out_mean_nothing() {
         for (a, b, expected) in [
             (json!({"a": 1}), json!({"a": 1, "b": null}), true),
             (json!({"a": {}}), json!({}), true),

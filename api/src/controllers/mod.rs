@@ -2,7 +2,7 @@
 //! `api_endpoints::announce`, `identity::renew`, `secret_tokens::track`, `api_services::described`, `webhook_outages`,
 //! `provision`, `Indexes::give_back_unused` and `Definitions::follow`.
 //!
-//! Owns their lifetime. Each is an ordinary client of the pipeline, decides on the state of this node, and proposes
+//! Owns their lifetime; the leader's are started by the table in `leading`. Each is an ordinary client of the pipeline, decides on the state of this node, and proposes
 //! under conditions, so that a deposed leader that does not know it does no harm. The loops of a new leader rebuild
 //! their data from the state. Each loop is a core, a function of state and changes, and a thin rim that waits, calls
 //! the core and carries out its decisions.
@@ -47,6 +47,7 @@ mod each_namespace;
 mod expiry;
 mod garbage;
 mod identity;
+mod leading;
 mod meaning;
 mod namespaces;
 #[cfg(any(test, feature = "simulation"))]
@@ -76,11 +77,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, Either, join_all, select, select_all};
+use futures::future::{BoxFuture, Either, select, select_all};
 use orch_bounded::WarningLimit;
 use orch_proto::brand::SERVER_MANAGER;
 use orch_raft::Store;
-use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use self::api_endpoints::Members;
@@ -90,7 +90,6 @@ pub use self::default_service::ServiceDefaults;
 use self::identity::Identity;
 #[cfg(any(test, feature = "simulation"))]
 pub use self::planted::{LoopBug, with_loop_bug};
-use self::protection::Protected;
 pub use self::provision::provide_namespaces;
 pub use self::selection::Selection;
 pub use self::trust::Announcement;
@@ -134,9 +133,6 @@ impl Default for Options {
         }
     }
 }
-
-/// The kinds of storage that are protected while they are in use.
-const PROTECTED: [Protected; 3] = [Protected::Claims, Protected::Volumes, Protected::Classes];
 
 /// Limits the warnings of failed loops: an object that a client has stored can make a loop fail again and again.
 static FAILED: WarningLimit<Moment> = WarningLimit::new();
@@ -204,7 +200,7 @@ async fn follow_leadership<S: Store>(pipeline: Arc<Pipeline<S>>, options: Option
             store.sleep(LEADERSHIP_PACE).await;
         }
         tracing::info!("this node leads: background loops start");
-        select(Box::pin(lead(pipeline.clone(), &options, &sightings)), Box::pin(deposed(&store))).await;
+        select(Box::pin(leading::run(&pipeline, &options, &sightings)), Box::pin(deposed(&store))).await;
         tracing::info!("this node no longer leads: background loops stop");
     }
 }
@@ -225,210 +221,6 @@ pub(crate) async fn establish<S: Store>(pipeline: Arc<Pipeline<S>>, name: &str) 
         Either::Left((never, _)) => match never {},
         Either::Right((is_established, _)) => is_established,
     }
-}
-
-/// Runs the loops. `sightings`: what this process saw at aggregated servers while it led before.
-async fn lead<S: Store>(
-    pipeline: Arc<Pipeline<S>>,
-    options: &Options,
-    sightings: &Arc<Mutex<garbage::Sightings>>,
-) {
-    let client = |manager| Client::new(pipeline.clone(), manager);
-    let (starter, ender) = (client("bootstrap"), client("namespace-controller"));
-    let server = client("apiserver");
-    let (collector, cleaner) = (client("garbage-collector"), client("expiry"));
-    let aggregator = client("clusterrole-aggregation-controller");
-    let (certifier, budgeter) = (client("certificate-controller"), client("disruption-controller"));
-    let selected = |name, run| unless_left_out(&options.selection, name, run);
-    let aggregates = options.selection.runs("clusterrole-aggregation-controller");
-    let of_roles = aggregates.then_some(&aggregator);
-    let announcer = client("cluster-authentication");
-    let (accounts, publisher) =
-        (client("serviceaccount-controller"), client("root-ca-certificate-publisher-controller"));
-    let token_cleaner = client("token-cleaner-controller");
-    let counter = client("resourcequota-controller");
-    let publish = || publish_root(&publisher, options);
-    let allocator = client("ipallocator-repair-controller");
-    let ranger = client("service-cidr-controller");
-    let protectors = PROTECTED.map(|of| (of, client(of.controller())));
-    let keeper = client("serviceaccount-token-controller");
-    let definer = client("customresourcedefinition-controller");
-    let checker = client("validatingadmissionpolicy-status");
-    let registrar = client("apiservice-controller");
-    let loops: [BoxFuture<'_, Infallible>; 20] = [
-        Box::pin(keep_api_services(&registrar)),
-        Box::pin(keep("definitions", &definer, || definitions::run(&definer))),
-        Box::pin(keep_facts(&server, options)),
-        Box::pin(keep_secret_tokens(&keeper, options)),
-        Box::pin(keep_protection(&protectors, options)),
-        Box::pin(keep_allocation(&allocator, &ranger, options)),
-        Box::pin(keep_service(&starter, options)),
-        Box::pin(keep_certificates(&certifier, options)),
-        Box::pin(keep("bootstrap", &starter, || bootstrap::run(&starter, of_roles))),
-        selected("namespace-controller", Box::pin(keep("namespaces", &ender, || namespaces::run(&ender)))),
-        selected(
-            "garbage-collector-controller",
-            Box::pin(keep("garbage", &collector, || garbage::run(&collector, sightings))),
-        ),
-        Box::pin(keep("expiry", &cleaner, || expiry::run(&cleaner, options.event_ttl))),
-        selected(
-            "clusterrole-aggregation-controller",
-            Box::pin(keep("aggregation", &aggregator, || aggregation::run(&aggregator))),
-        ),
-        selected(
-            "disruption-controller",
-            Box::pin(keep("disruption budgets", &budgeter, || disruption::run(&budgeter))),
-        ),
-        selected(
-            "resourcequota-controller",
-            Box::pin(keep("quota usage", &counter, || quota_usage::run(&counter))),
-        ),
-        selected(
-            "serviceaccount-controller",
-            Box::pin(keep("service accounts", &accounts, || service_accounts::run(&accounts))),
-        ),
-        selected(
-            "root-ca-certificate-publisher-controller",
-            Box::pin(keep("root authority", &publisher, publish)),
-        ),
-        selected(
-            "token-cleaner-controller",
-            Box::pin(keep("bootstrap tokens", &token_cleaner, || token_cleaner::run(&token_cleaner))),
-        ),
-        Box::pin(keep_policy_types(&checker, options)),
-        Box::pin(keep_trust(&announcer, options)),
-    ];
-    join_all(loops).await;
-}
-
-/// Announces whom the members trust, where they are told to.
-async fn keep_trust<S: Store>(announcer: &Client<S>, options: &Options) -> Infallible {
-    match &options.announcement {
-        Some(known) => keep("trust", announcer, || trust::run(announcer, &**known)).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Gives each namespace the certificate of the cluster's root, where the server has one.
-async fn publish_root<S: Store>(publisher: &Client<S>, options: &Options) -> Result<Infallible, ApiError> {
-    match &options.root_ca {
-        Some(authority) => root_ca::run(publisher, authority.clone()).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Keeps the date of token tracking and collects old leases of servers, where the members are known.
-async fn keep_facts<S: Store>(client: &Client<S>, options: &Options) -> Infallible {
-    if options.members.is_none() {
-        return std::future::pending().await;
-    }
-    let tracking = keep("token tracking", client, || token_tracking::run(client));
-    let leases = keep("leases of servers", client, || identity::collect(client));
-    select(Box::pin(tracking), Box::pin(leases)).await.factor_first().0
-}
-
-/// Repairs the claims and addresses of services, and keeps the ranges that they draw on.
-async fn keep_allocation<S: Store>(
-    repairing: &Client<S>,
-    ranging: &Client<S>,
-    options: &Options,
-) -> Infallible {
-    let repair: BoxFuture<'_, Infallible> =
-        Box::pin(keep("allocation", repairing, || allocation_repair::run(repairing)));
-    let ranges: BoxFuture<'_, Infallible> =
-        Box::pin(keep("service ranges", ranging, || service_cidrs::run(ranging)));
-    let loops = [("ipallocator-repair-controller", repair), ("service-cidr-controller", ranges)];
-    // No loop ends.
-    select_all(loops.map(|(name, run)| unless_left_out(&options.selection, name, run))).await.0
-}
-
-/// Keeps the finalizers of storage in use.
-async fn keep_protection<S: Store>(
-    protectors: &[(Protected, Client<S>); 3],
-    options: &Options,
-) -> Infallible {
-    let loops = protectors.each_ref().map(|(of, client)| {
-        let run: BoxFuture<'_, Infallible> =
-            Box::pin(keep("storage protection", client, || protection::run(client, *of)));
-        unless_left_out(&options.selection, of.controller(), run)
-    });
-    // No loop ends.
-    select_all(loops).await.0
-}
-
-/// Fills secrets with tokens, and removes tokens that nothing uses.
-async fn keep_secret_tokens<S: Store>(client: &Client<S>, options: &Options) -> Infallible {
-    let fill = || secret_tokens::fill(client, options.root_ca.clone());
-    let filling: BoxFuture<'_, Infallible> = Box::pin(keep("tokens in secrets", client, fill));
-    let cleaning: BoxFuture<'_, Infallible> =
-        Box::pin(keep("unused tokens", client, || secret_tokens::clean(client)));
-    let loops = [
-        ("serviceaccount-token-controller", filling),
-        ("legacy-serviceaccount-token-cleaner-controller", cleaning),
-    ];
-    // No loop ends.
-    select_all(loops.map(|(name, run)| unless_left_out(&options.selection, name, run))).await.0
-}
-
-/// Checks the types of validating policies.
-async fn keep_policy_types<S: Store>(client: &Client<S>, options: &Options) -> Infallible {
-    let run: BoxFuture<'_, Infallible> =
-        Box::pin(keep("types of policies", client, || policy_types::run(client)));
-    unless_left_out(&options.selection, "validatingadmissionpolicy-status-controller", run).await
-}
-
-/// Keeps the objects that register groups, and says whether the servers of aggregated ones are there.
-async fn keep_api_services<S: Store>(client: &Client<S>) -> Infallible {
-    let registering = keep("registration of groups", client, || api_services::run(client));
-    let looking = keep("aggregated servers", client, || api_services::availability::run(client));
-    select(Box::pin(registering), Box::pin(looking)).await.factor_first().0
-}
-
-/// Approves, signs and removes requests for certificates.
-async fn keep_certificates<S: Store>(client: &Client<S>, options: &Options) -> Infallible {
-    let selected = |name, run| unless_left_out(&options.selection, name, run);
-    let signing: BoxFuture<'_, Infallible> = match &options.signer {
-        Some(signer) => Box::pin(keep("signing", client, || certificates::sign(client, &**signer))),
-        None => Box::pin(std::future::pending()),
-    };
-    let approving = Box::pin(keep("approving", client, || certificates::approve(client)));
-    let cleaning = Box::pin(keep("cleaning", client, || certificates::clean(client)));
-    let loops = [
-        selected("certificatesigningrequest-approving-controller", approving),
-        selected("certificatesigningrequest-cleaner-controller", cleaning),
-        selected("certificatesigningrequest-signing-controller", signing),
-    ];
-    // No loop ends.
-    select_all(loops).await.0
-}
-
-/// Keeps the default service with its ranges, and its endpoints.
-async fn keep_service<S: Store>(client: &Client<S>, options: &Options) -> Infallible {
-    let service = async {
-        match &options.service {
-            Some(defaults) => {
-                keep("default service", client, || default_service::run(client, defaults)).await
-            }
-            None => std::future::pending().await,
-        }
-    };
-    let endpoints = async {
-        match &options.members {
-            Some(members) => keep("endpoints", client, || api_endpoints::run(client, &**members)).await,
-            None => std::future::pending().await,
-        }
-    };
-    select(Box::pin(service), Box::pin(endpoints)).await.factor_first().0
-}
-
-/// The loop called `name`, or one that only waits where it is left out.
-fn unless_left_out<'a>(
-    selection: &Selection,
-    name: &str,
-    run: BoxFuture<'a, Infallible>,
-) -> BoxFuture<'a, Infallible> {
-    debug_assert!(selection::OWN.contains(&name), "the flag knows no loop {name}");
-    if selection.runs(name) { run } else { Box::pin(std::future::pending()) }
 }
 
 /// Runs a loop, and restarts it after each failure.

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_stays_within_its_bound_and_some_of_a_larger_list_is_found_again() {
+    fn kept_results_stay_within_their_bound_and_some_of_a_larger_list_are_found_again() {
         const ROOM: usize = 100;
         let (kept, of) = (Kept::within(ROOM * (ENTRY_BYTES + 10)), form());
         let objects: Vec<SharedObject> = (0..2 * ROOM).map(|_| object(10)).collect();

@@ -1,4 +1,4 @@
-//! What one definition declares: the kinds for a registry, made of its object and its record.
+//! The declaration of one definition: kinds for a registry, made of its object and its record.
 //!
 //! Owns what of a kind stays the same when its definition is written again: its tables as long as the schema of a version is the same,
 //! and its watches as long as the form of its objects is. It knows no other definition; `declared` does.

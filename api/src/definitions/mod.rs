@@ -1,4 +1,4 @@
-//! What is served of custom kinds: a value derived from the definitions that this node has applied.
+//! Served custom kinds: a value derived from the definitions that this node has applied.
 //!
 //! Owns bringing the registry up to the definitions of the applied state, and when that is done. A definition is an object of the
 //! kind CustomResourceDefinition with a record beside it; both are written in one transaction (`pipeline::definitions`), and each

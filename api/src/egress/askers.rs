@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_asker_fills_its_share_and_leaves_nothing_behind() {
+    fn an_asker_fills_its_share_and_leaves_nothing_behind() {
         let askers = Askers::default();
         let mut questions: Vec<_> = (0..QUESTIONS_EACH_MAX).map(|_| askers.begin("ann").unwrap()).collect();
         assert!(askers.begin("ann").is_none());

@@ -4,12 +4,12 @@
 //! remove the others without knowing.
 
 use orch_schema::budget::count_step;
-use orch_schema::types::{Schema, TypeId};
+use orch_schema::types::{Schema, TypeId, ValueType};
 use orch_schema::value::Value;
 
 use super::check::check;
 use super::merge::merge;
-use super::shape::{ItemError, Shape, element_of_item};
+use super::shape::{ItemError, Shape, Slot};
 
 /// Paths of refused parts that an error names.
 const PATHS_SHOWN_MAX: usize = 100;
@@ -41,17 +41,18 @@ pub fn overlay(schema: &Schema, root: TypeId, live: &Value, part: &Value) -> Res
     }
     let shape = Shape::of_type(schema, root);
     let mut found = Vec::new();
-    find_atomic(schema, shape, part, &mut String::new(), &mut found);
+    find_atomic(schema, Slot::of(&ValueType::Object(root)), part, &mut String::new(), &mut found);
     if !found.is_empty() {
         return Err(OverlayError::Atomic(found.join(", ")));
     }
     Ok(merge(schema, shape, live, part)?)
 }
 
-/// Adds the paths of lists, maps and objects in `value` that are replaced as a whole.
+/// Adds the paths of lists, maps and objects in `value` that are replaced as a whole, those inside of others included. As in the reference
+/// items have their places, and entries of maps are not looked at: only declared fields are.
 fn find_atomic<'s>(
     schema: &'s Schema,
-    shape: Shape<'s>,
+    slot: Slot<'s>,
     value: &Value,
     path: &mut String,
     found: &mut Vec<String>,
@@ -59,25 +60,27 @@ fn find_atomic<'s>(
     if !count_step() || found.len() >= PATHS_SHOWN_MAX {
         return;
     }
+    let slot = slot.of_value(Some(value));
+    let is_whole = matches!(slot.shape(schema, Some(value)), Shape::Atomic);
+    if is_whole && (value.is_object() || value.is_array()) {
+        found.push(path.clone());
+    }
     let length = path.len();
-    match (shape, value) {
-        (Shape::Atomic, Value::Object(_) | Value::Array(_)) => found.push(path.clone()),
-        (Shape::Struct(_) | Shape::Map(_), Value::Object(map)) => {
+    match value {
+        Value::Object(map) => {
             for (name, value) in map {
-                let Some(slot) = shape.member(name) else { continue };
+                let Some(field) = slot.field(schema, name) else { continue };
                 path.push('.');
                 path.push_str(name);
-                find_atomic(schema, slot.shape(schema, Some(value)), value, path, found);
+                find_atomic(schema, field, value, path, found);
                 path.truncate(length);
             }
         }
-        (Shape::Keyed { .. }, Value::Array(items)) => {
-            for item in items {
-                let Some(slot) = shape.item() else { continue };
-                if let Ok(element) = element_of_item(schema, shape, item) {
-                    path.push_str(&element.to_string());
-                }
-                find_atomic(schema, slot.shape(schema, Some(item)), item, path, found);
+        Value::Array(items) => {
+            let Some(item) = slot.item() else { return };
+            for (at, value) in items.iter().enumerate() {
+                path.push_str(&format!("[{at}]"));
+                find_atomic(schema, item, value, path, found);
                 path.truncate(length);
             }
         }
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_replaced_as_a_whole_is_refused() {
+    fn fields_that_would_be_replaced_as_a_whole_are_refused() {
         let part = json!({"spec": {
             "nodeSelector": {"disk": "ssd"},
             "containers": [{"name": "c", "command": ["x"]}],
@@ -136,8 +139,31 @@ mod tests {
         assert_eq!(
             merged("core.v1.Pod", &json!({}), &part),
             Err("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.nodeSelector, \
-                 .spec.containers[name=\"c\"].command"
+                 .spec.containers[0].command"
                 .to_owned())
+        );
+        let required = "requiredDuringSchedulingIgnoredDuringExecution";
+        let terms = json!([{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]);
+        let mut affinity = json!({"nodeAffinity": {}});
+        affinity["nodeAffinity"][required] = json!({"nodeSelectorTerms": terms});
+        let at = format!(".spec.affinity.nodeAffinity.{required}");
+        let terms = format!("{at}.nodeSelectorTerms");
+        let inside = format!("{at}, {terms}, {terms}[0], {terms}[0].matchExpressions");
+        assert_eq!(
+            merged("core.v1.Pod", &json!({}), &json!({"spec": {"affinity": affinity}})),
+            Err(format!(
+                "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {inside}"
+            ))
+        );
+    }
+
+    #[test]
+    fn entries_of_maps_may_be_replaced_as_a_whole() {
+        let part = json!({"spec": {"extra": {"scopes": ["b"]}}});
+        let live = json!({"spec": {"extra": {"scopes": ["a"], "other": ["c"]}}});
+        assert_eq!(
+            merged("certificates.v1.CertificateSigningRequest", &live, &part),
+            Ok(json!({"spec": {"extra": {"scopes": ["b"], "other": ["c"]}}}))
         );
     }
 

@@ -121,6 +121,23 @@ impl<'s> Slot<'s> {
         }
     }
 
+    /// The declared field `name` of an object in this slot, however the object merges.
+    pub(super) fn field(self, schema: &'s Schema, name: &str) -> Option<Self> {
+        match self.ty.plain() {
+            ValueType::Object(id) => schema.get(*id).field(name).map(Slot::of_field),
+            _ => None,
+        }
+    }
+
+    /// The items of a list in this slot, however the list merges. Those without a declared type are owned as a whole.
+    pub(super) fn item(self) -> Option<Self> {
+        match self.ty.plain() {
+            ValueType::List { item, .. } => Some(Slot::of(item)),
+            ValueType::Untyped => Some(Slot { atomic: Some(true), ..Slot::UNTYPED }),
+            _ => None,
+        }
+    }
+
     /// Whether any value is allowed, and shaped by itself.
     pub(super) fn is_untyped(self) -> bool {
         matches!(self.ty, ValueType::Untyped) && self.atomic != Some(true)

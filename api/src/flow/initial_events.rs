@@ -1,4 +1,4 @@
-//! Whether a watch still sends its initial events.
+//! The flag of a watch that still sends its initial events.
 //!
 //! Owns the flag that the watch writes, and that the connection and the seat of the request read. Until the initial events are sent, the watch holds the
 //! state at its start, and the connection enforces its deadline for the client to take them, as for a list.

@@ -1,4 +1,4 @@
-//! How long refused clients are told to stay away.
+//! The `Retry-After` of refused clients.
 //!
 //! Owns the seconds of `Retry-After` for one level, as in the reference: they double while a level refuses at least three
 //! requests for each of them, and fall by one with less than one. Queues come before refusals, so that three in a second

@@ -1,4 +1,4 @@
-//! How much of its limits a level uses, as histograms over time.
+//! Usage of a level's limits, as histograms over time.
 //!
 //! Owns the observations that weigh by the time for which a value held: a level that was full for half of the time has
 //! half of its weight in the last bucket, whatever the rate of requests. As in the reference the unit of weight is a

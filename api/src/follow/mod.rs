@@ -127,14 +127,19 @@ impl<T: Derived> Follower<T> {
             let Ok(changes) = collection.changes_after(self.seen) else { return false };
             let mut last = Revision(self.seen.0 + 1);
             for change in changes.take_while(|change| change.revision <= until) {
-                // A transaction may change several objects of a resource.
-                assert!(change.revision >= last, "each change is taken in once, and in order");
-                last = change.revision;
+                last = in_order(last, change.revision);
                 self.value.change(&source, change);
             }
         }
         true
     }
+}
+
+/// The least revision of the next change of a source, behind one of the revision `change` that had to be `least` or more.
+fn in_order(least: Revision, change: Revision) -> Revision {
+    // A transaction may change several objects of a resource: the next one may have the same revision.
+    assert!(change >= least, "each change is taken in once, and in order");
+    change
 }
 
 #[cfg(test)]

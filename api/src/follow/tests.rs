@@ -185,3 +185,15 @@ async fn a_value_is_built_beside_the_requests_that_wait_for_it() {
     assert_eq!((read(&found_out).as_deref(), built()), (Some("x y"), 3));
     assert_eq!(read(&lost).as_deref(), Some("x y"), "what was seen before counts no more");
 }
+
+#[test]
+fn changes_of_one_transaction_follow_one_another() {
+    assert_eq!(in_order(Revision(3), Revision(5)), Revision(5));
+    assert_eq!(in_order(Revision(5), Revision(5)), Revision(5));
+}
+
+#[test]
+#[should_panic(expected = "each change is taken in once, and in order")]
+fn an_older_change_behind_a_newer_one_is_a_bug() {
+    in_order(Revision(5), Revision(4));
+}

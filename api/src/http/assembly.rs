@@ -8,10 +8,11 @@ use axum::Router;
 use orch_raft::Store;
 use tokio_util::sync::CancellationToken;
 
+use super::brief::Weights;
 use super::health::{Checks, Scope};
-use super::held::{Ledger, WATCHES_DEFAULT};
+use super::memory_ledger::{Ledger, WATCHES_DEFAULT};
+use super::node_documents::{NodeDocuments, Served};
 use super::pool::Pool;
-use super::served::{NodeDocuments, Served};
 use super::stages::handle;
 use super::version::{self, Build};
 use super::{Api, gzip, token_keys};
@@ -36,6 +37,7 @@ impl<S: Store> Api<S> {
             stopping,
             node,
             pool,
+            weights: Weights::new(),
             ledger,
             watch_ledger: Ledger::of_watches(WATCHES_DEFAULT),
             rights: Arc::default(),

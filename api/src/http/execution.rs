@@ -1,6 +1,6 @@
 //! Execution of an operation: the body, the pipeline within the request's time, and the rendered answer.
 //!
-//! Owns the order, and where a request is carried out: on this thread, or in the pool if it is large. A small body is read before
+//! Owns the order, and where a request is carried out: on this thread, or in the pool if it is large or turns out to be. A small body is read before
 //! the request waits for its seat, a large one after that.
 
 use std::sync::Arc;
@@ -13,15 +13,16 @@ use orch_rules::Action;
 use orch_schema::budget::Budget;
 
 use super::body::Upload;
+use super::brief::Weights;
 use super::deadline::{deadline, run_until_deadline};
 use super::headers::header_text;
-use super::held::{COUNTED_BYTES_MIN, Hold, Payer, keep_until_sent};
+use super::memory_ledger::{COUNTED_BYTES_MIN, Hold, Payer, keep_until_sent};
 use super::pool::OwnedRequest;
 use super::stages::{Authorized, Operation, Seated, status_response};
-use super::{Api, audited, respond};
+use super::{Api, brief, respond, response_events};
 use crate::error::ApiError;
 use crate::exchange::Step;
-use crate::negotiate::{Representation, View};
+use crate::negotiate::{Representation, ResponseView};
 use crate::pipeline::{Answer, Request, WriteOutcome};
 use crate::render::{IncludeObject, Renderer};
 use crate::request::Verb;
@@ -73,8 +74,13 @@ impl<S: Store> Api<S> {
                 }
             };
             let request = seated.request(&content_type, &body, &budget);
-            if !self.is_large(request, representation) {
-                return self.carry_out(request, representation).await;
+            if !self.is_large(request, representation) && !self.weights.counts_as_heavy(request) {
+                let (is_tried, work) =
+                    (Weights::is_unknown(request), self.carry_out(request, representation));
+                if let Some(result) = brief::tried(is_tried, &budget, work).await {
+                    return result;
+                }
+                self.weights.note_heavy(request);
             }
             let (exchange, user) = (arrived.exchange.clone(), seated.user().clone());
             let large = OwnedRequest::of(request, exchange, user, budget.clone());
@@ -111,8 +117,10 @@ impl<S: Store> Api<S> {
     ) -> Result<Response<Body>, ApiError> {
         // Only tables have this option; any value is accepted otherwise.
         let include = match representation.view {
-            View::Table => IncludeObject::parse(request.query.text("includeObject"))?,
-            View::Whole | View::Metadata | View::MetadataList => IncludeObject::default(),
+            ResponseView::Table => IncludeObject::parse(request.query.text("includeObject"))?,
+            ResponseView::Whole | ResponseView::Metadata | ResponseView::MetadataList => {
+                IncludeObject::default()
+            }
         };
         let renderer = Renderer::new(request.registry, request.resource, representation, include);
         if request.verb == Verb::Watch {
@@ -124,7 +132,7 @@ impl<S: Store> Api<S> {
         if request.verb.is_read() {
             request.exchange.note(Step::Read, began, now);
         }
-        audited::record_answer(request, representation, include, &answer, now);
+        response_events::record_answer(request, representation, include, &answer, now);
         let content_type = renderer.content_type();
         let response = match answer {
             Answer::Stored(object) => respond::payload(200, content_type, renderer.object(&object, now)?),

@@ -1,4 +1,4 @@
-//! Which requests are too large for a thread that serves connections.
+//! Estimates the work of a request: large ones leave the threads that serve connections.
 //!
 //! Owns the bounds, each about half a millisecond of work, and the estimates of what a request takes: from its body, its
 //! selectors, and the objects that it is over. It carries out nothing.
@@ -51,9 +51,6 @@ impl<S: Store> Api<S> {
                 selectors() >= SELECTOR_BYTES_MIN || is_long_list(&objects, request, as_stored, selectors())
             }
             _ if request.body.len() >= LARGE_BYTES_MIN => true,
-            // What a small object costs is up to its definition: alternatives in alternatives, patterns, rules. In the pool each
-            // of their steps counts.
-            Verb::Create | Verb::Update | Verb::Patch if request.resource.is_declared() => true,
             // Writes of sub-resources compile no expressions.
             Verb::Create | Verb::Update | Verb::Patch
                 if request.action == Action::Object && request.resource.strategy.compiles_expressions() =>

@@ -7,8 +7,8 @@
 //! 406 of an OpenAPI document.
 
 mod assembly;
-mod audited;
 mod body;
+mod brief;
 mod connect;
 mod deadline;
 mod discovery;
@@ -16,19 +16,20 @@ mod execution;
 mod gzip;
 mod headers;
 mod health;
-mod held;
 mod large;
-mod measure;
+mod memory_ledger;
+mod node_documents;
 mod openapi;
 mod own_paths;
 mod pages;
 mod pool;
 mod relay;
+mod request_figures;
+mod reservation;
 mod respond;
+mod response_events;
 mod rights;
-mod room;
 mod root;
-mod served;
 mod slis;
 mod stages;
 #[cfg(test)]
@@ -44,10 +45,11 @@ mod watching;
 
 use std::sync::Arc;
 
+use brief::Weights;
 use bytes::Bytes;
-use held::Ledger;
+use memory_ledger::Ledger;
+use node_documents::NodeDocuments;
 use pool::Pool;
-use served::NodeDocuments;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::Auditor;
@@ -56,11 +58,11 @@ use crate::flow::FlowControl;
 use crate::metrics::{Exposition, RequestMetrics};
 use crate::pipeline::Pipeline;
 
-pub use audited::finish_audit;
 pub use deadline::{REQUEST_MAX, check_timeout_beside};
 pub use health::Scope;
-pub use held::WATCH_BYTES;
+pub use memory_ledger::WATCH_BYTES;
 pub use respond::{Lasting, WatchResponse};
+pub use response_events::finish_audit;
 pub use version::Build;
 
 /// The API of one node.
@@ -70,6 +72,7 @@ pub struct Api<S> {
     stopping: CancellationToken,
     node: Arc<NodeDocuments>,
     pool: Pool,
+    weights: Weights,
     ledger: Ledger,
     /// The account of what watches hold.
     watch_ledger: Ledger,

@@ -18,8 +18,8 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
 use super::headers::accept;
+use super::node_documents::Served;
 use super::respond;
-use super::served::Served;
 use super::stages::Arrived;
 use crate::aggregation::Aggregation;
 use crate::ambient::Timestamp;

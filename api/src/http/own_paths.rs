@@ -8,7 +8,7 @@ use http::{Method, Response};
 use orch_raft::Store;
 
 use super::headers::accept;
-use super::held::{COUNTED_BYTES_MIN, Payer, keep_until_sent};
+use super::memory_ledger::{COUNTED_BYTES_MIN, Payer, keep_until_sent};
 use super::openapi::Beside;
 use super::stages::{Arrived, Page, Seated};
 use super::{Api, health, openapi, respond, token_keys, version};

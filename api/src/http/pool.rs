@@ -3,7 +3,7 @@
 //! Owns how requests are polled there, and who takes turns ([`super::large`] chooses them). Decoding, patching, checking and rendering
 //! a body of 3 MiB occupies its thread for up to a few hundred milliseconds: on the runtime's threads a handful of
 //! clients would delay all other responses. So would small objects with expressions, which are compiled when they are
-//! written. Each poll of such a request is one job of the pool, so that a request which
+//! written, and small objects of custom kinds whose checks take long ([`super::brief`] finds those). Each poll of such a request is one job of the pool, so that a request which
 //! waits for a quorum occupies no thread. One that waits for another server, as its budget says, has no place among
 //! those that hold documents either, unless there is no [room](super::waiting) for what it holds.
 //!
@@ -251,15 +251,18 @@ impl<S: Store> Api<S> {
         let _cancel = CancelOnDrop(budget.clone());
         let (api, party) = (self.clone(), Party::of(&large.user));
         let job = Box::pin(async move { api.carry_out(large.request(), representation).await });
-        let result = self.pool.run(&party, work, &budget, job).await?;
-        // The result of a stopped stage must not become the result of the request.
-        match budget.check() {
-            Ok(()) => result,
-            Err(stopped) if budget.has_begun_to_write() => {
-                Err(ApiError::OutcomeUnknown(ApiError::from(stopped).to_string()))
-            }
-            Err(stopped) => Err(stopped.into()),
+        unless_stopped(&budget, self.pool.run(&party, work, &budget, job).await?)
+    }
+}
+
+/// `result`, unless its request was stopped: the result of a stopped stage must not become that of the request.
+pub(super) fn unless_stopped<T>(budget: &Budget, result: Result<T, ApiError>) -> Result<T, ApiError> {
+    match budget.check() {
+        Ok(()) => result,
+        Err(stopped) if budget.has_begun_to_write() => {
+            Err(ApiError::OutcomeUnknown(ApiError::from(stopped).to_string()))
         }
+        Err(stopped) => Err(stopped.into()),
     }
 }
 

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::Api;
 use super::body::Upload;
 use super::deadline::deadline;
-use super::held::Payer;
+use super::memory_ledger::Payer;
 use super::respond::{self, Lasting};
 use super::rights::RelayedRight;
 use super::stages::{Arrived, Authorized, Elsewhere};

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn one_user_alone_has_all_places() {
+    fn a_user_alone_has_all_places() {
         let turns = Turns::new(3, 3);
         let held: Vec<_> = (0..3).map(|_| turns.take(&party("a")).now_or_never().unwrap()).collect();
         drop(waiting(&turns, "a"));

@@ -18,8 +18,8 @@ use http::Response;
 use orch_raft::Store;
 use orch_schema::budget::Budget;
 
-use super::held::Hold;
 use super::large::{GATHERED_OBJECTS_MIN, RENDERED_BYTES_MIN};
+use super::memory_ledger::Hold;
 use super::pool::Work;
 use super::rights::{self, Right};
 use super::turns::Party;

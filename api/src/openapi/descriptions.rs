@@ -1,4 +1,4 @@
-//! What types and fields are for, in words.
+//! Descriptions of types and fields.
 //!
 //! Owns the look-up of the descriptions that `orch_proto` embeds compressed. They are decompressed for the making of
 //! documents and dropped after it, so that a node that nobody asks holds none of them. No text is written here: it

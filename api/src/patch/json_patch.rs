@@ -2,7 +2,7 @@
 //!
 //! Owns the operations and their bounds: their number, the bytes that `copy` may add, the list items that insertions
 //! and removals may shift, and the depth of the result. Like the reference it accepts more than the RFC: negative
-//! indexes count from the end, a missing `value` is null, and an absent path passes a `test` for null. A library
+//! indexes count from the end, a missing `value` is null, and an absent member passes a `test` for null. A library
 //! exists, but it has none of these bounds and would have to be driven one operation at a time.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use orch_schema::excerpt::part;
 use orch_schema::value::{Map, SmolStr, Value};
 
 use super::pointer::{Pointer, index};
-use super::{DEPTH_MAX, PatchError, Reach, depth_of};
+use super::{DEPTH_MAX, PatchError, PatchScope, depth_of};
 
 /// Operations a patch may have; more is refused outright.
 pub const OPERATIONS_MAX: usize = 10_000;
@@ -42,7 +42,8 @@ struct Operation {
     op: SmolStr,
     path: SmolStr,
     from: Option<SmolStr>,
-    value: Value,
+    /// `None` without one, and of a client's null.
+    value: Option<Value>,
     unknown: Map,
 }
 
@@ -59,7 +60,7 @@ impl Operation {
             Some(other) => Err(format!("{name}: invalid type: {}, expected a string", kind_of(&other))),
         };
         let (op, path, from) = (text("op")?, text("path")?, text("from")?);
-        let value = members.shift_remove("value").unwrap_or_default();
+        let value = members.shift_remove("value");
         Ok(Operation {
             op: op.unwrap_or_default(),
             path: path.unwrap_or_default(),
@@ -85,6 +86,16 @@ fn kind_of(value: &Value) -> &'static str {
 impl JsonPatch {
     /// Reads a patch from its parsed body.
     pub fn parse(body: Value) -> Result<JsonPatch, PatchError> {
+        let mut patch = JsonPatch::made(body)?;
+        for operation in &mut patch.operations {
+            operation.value = operation.value.take().filter(|value| !value.is_null());
+        }
+        Ok(patch)
+    }
+
+    /// Reads a patch that an expression made. A null in it is a value, as in the reference: no `test` for it holds, since a member that is
+    /// null is absent.
+    pub fn made(body: Value) -> Result<JsonPatch, PatchError> {
         let malformed = |text: String| PatchError::Malformed(format!("error decoding patch: {text}"));
         let Value::Array(items) = body else {
             return Err(malformed("a JSON patch is a list of operations".to_owned()));
@@ -108,18 +119,18 @@ impl JsonPatch {
     }
 
     /// The members that the operations name. A malformed path reaches the whole object: applying the patch refuses it.
-    pub fn reach(&self) -> Reach {
-        let mut reach = Reach::Members(BTreeMap::new());
+    pub fn scope(&self) -> PatchScope {
+        let mut scope = PatchScope::Members(BTreeMap::new());
         for operation in &self.operations {
             for path in [Some(&operation.path), operation.from.as_ref()].into_iter().flatten() {
                 match Pointer::parse(path) {
                     // Steps beyond the depth of a document are cut off: their parent is reached.
-                    Ok(path) => reach.extend(path.steps().take(DEPTH_MAX)),
-                    Err(_) => return Reach::Whole,
+                    Ok(path) => scope.extend(path.steps().take(DEPTH_MAX)),
+                    Err(_) => return PatchScope::Whole,
                 }
             }
         }
-        reach
+        scope
     }
 
     /// Whether an operation has `path` as its target.
@@ -149,10 +160,10 @@ impl Run<'_> {
         }
         let path = Pointer::parse(&operation.path)?;
         match operation.op.as_str() {
-            "add" => self.add(&path, operation.value),
+            "add" => self.add(&path, operation.value.unwrap_or_default()),
             "remove" => self.remove(&path).map(drop),
-            "replace" => self.replace(&path, operation.value),
-            "test" => self.test(&path, &operation.value),
+            "replace" => self.replace(&path, operation.value.unwrap_or_default()),
+            "test" => self.test(&path, operation.value.as_ref()),
             "move" => {
                 let from = Pointer::parse(operation.from.as_deref().unwrap_or_default())?;
                 let value = self.remove(&from)?;
@@ -239,9 +250,29 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn test(&self, path: &Pointer<'_>, expected: &Value) -> Result<(), PatchError> {
-        let found = path.find(self.document).unwrap_or(&Value::Null);
-        if found == expected { Ok(()) } else { Err(PatchError::TestFailed) }
+    /// Whether the target is `expected`. Only members of objects may be absent.
+    fn test(&mut self, path: &Pointer<'_>, expected: Option<&Value>) -> Result<(), PatchError> {
+        let text = path.text();
+        let missing = || {
+            let reason = format!("test operation does not apply: is missing path: {text}: missing value");
+            PatchError::CannotApply(reason)
+        };
+        let found = match path.parent_in(self.document).map_err(|_| missing())? {
+            None => Some(&*self.document),
+            Some((Value::Object(map), last)) => map.get(last),
+            Some((Value::Array(items), last)) => {
+                let found = index(last, items.len()).and_then(|at| items.get(at));
+                let invalid = || {
+                    let reason = format!(
+                        "error in test for path: '{text}': Unable to access invalid index: {last}: invalid index referenced"
+                    );
+                    PatchError::CannotApply(reason)
+                };
+                Some(found.ok_or_else(invalid)?)
+            }
+            Some(_) => return Err(missing()),
+        };
+        if found.filter(|found| !found.is_null()) == expected { Ok(()) } else { Err(PatchError::TestFailed) }
     }
 
     /// Refuses a value that would be too deep at `path`.

@@ -11,7 +11,7 @@ mod go_text;
 mod json_patch;
 mod merge_patch;
 mod pointer;
-mod reach;
+mod scope;
 mod strategic;
 
 #[cfg(test)]
@@ -23,8 +23,8 @@ use orch_schema::value::Value;
 pub(crate) use go_text::printed;
 pub use json_patch::{COPIED_BYTES_MAX, JsonPatch, LOOKED_AT_MAX, MOVED_ITEMS_MAX, OPERATIONS_MAX};
 pub use merge_patch::merge_patch;
-pub use reach::Reach;
-pub use strategic::{strategic_merge_patch, strategic_reach};
+pub use scope::PatchScope;
+pub use strategic::{strategic_merge_patch, strategic_scope};
 
 /// Levels that an object may have: as many as the JSON parser accepts, so that a stored object can be read.
 pub const DEPTH_MAX: usize = 127;

@@ -21,6 +21,11 @@ impl<'a> Pointer<'a> {
         Ok(Pointer { text, steps: parts.map(unescape).collect() })
     }
 
+    /// The text.
+    pub(super) fn text(&self) -> &'a str {
+        self.text
+    }
+
     /// Count of steps.
     pub(super) fn len(&self) -> usize {
         self.steps.len()

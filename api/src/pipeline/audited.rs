@@ -1,4 +1,4 @@
-//! What audit events show of the documents that requests send.
+//! Documents of requests as audit events show them.
 //!
 //! Owns their form: an object or options as JSON with `kind` and `apiVersion`, a patch as it was sent. Nothing is copied
 //! unless the audit policy asks for it.

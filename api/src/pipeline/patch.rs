@@ -136,10 +136,10 @@ impl<S: Store> Pipeline<S> {
         parsed: Parsed,
         current: &mut Current<'_>,
     ) -> Result<Patched, ApiError> {
-        let parsed = match self.reach(request, &parsed.patch) {
+        let parsed = match self.scope(request, &parsed.patch) {
             None => parsed,
-            Some(reach) => {
-                match self.patched_part(request, parsed, &current.value, &reach, options.field_validation) {
+            Some(scope) => {
+                match self.patched_part(request, parsed, &current.value, &scope, options.field_validation) {
                     Some(incoming) => return Ok(incoming),
                     None => self.parsed(request)?,
                 }

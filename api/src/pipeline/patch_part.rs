@@ -16,38 +16,38 @@ use super::patch::{check_kept_head, with_head};
 use super::patch_body::{Parsed, Patch};
 use super::{Pipeline, Request};
 use crate::error::ApiError;
-use crate::patch::{Reach, strategic_reach};
+use crate::patch::{PatchScope, strategic_scope};
 
 impl<S: Store> Pipeline<S> {
     /// The members that `patch` reaches of an object in the stored form. `None`: it has to be patched as a whole.
-    pub(super) fn reach(&self, request: Request<'_>, patch: &Patch) -> Option<Reach> {
+    pub(super) fn scope(&self, request: Request<'_>, patch: &Patch) -> Option<PatchScope> {
         if request.resource.direct().is_some() {
             return None;
         }
-        let reach = match patch {
-            Patch::Json(patch) => patch.reach(),
-            Patch::Merge(patch) => Reach::of_merge_patch(patch),
+        let scope = match patch {
+            Patch::Json(patch) => patch.scope(),
+            Patch::Merge(patch) => PatchScope::of_merge_patch(patch),
             Patch::Strategic(patch) => {
-                strategic_reach(&request.resource.schema, request.resource.type_id, patch)
+                strategic_scope(&request.resource.schema, request.resource.type_id, patch)
             }
             Patch::Apply(_) => return None,
         };
-        Some(reach).filter(|reach| *reach != Reach::Whole)
+        Some(scope).filter(|scope| *scope != PatchScope::Whole)
     }
 
-    /// `stored` after the patch, which reaches `reach`. `None`: it has to be patched as a whole.
+    /// `stored` after the patch, which reaches `scope`. `None`: it has to be patched as a whole.
     pub(super) fn patched_part(
         &self,
         request: Request<'_>,
         parsed: Parsed,
         stored: &Value,
-        reach: &Reach,
+        scope: &PatchScope,
         validation: FieldValidation,
     ) -> Option<Patched> {
         let (schema, type_id) = (&request.resource.schema, request.resource.type_id);
         let Parsed { patch, strict } = parsed;
         let keeps_head = !matches!(patch, Patch::Strategic(_));
-        let mut document = with_head(request, reach.part_of(stored));
+        let mut document = with_head(request, scope.part_of(stored));
         self.apply_patch(request, patch, &mut document).ok()?;
         if keeps_head {
             check_kept_head(request, &document).ok()?;
@@ -62,7 +62,7 @@ impl<S: Store> Pipeline<S> {
             return None;
         }
         let warnings = report_strict_errors(request, &Head::default(), strict, validation).ok()?;
-        let mut value = reach.joined(stored, part)?;
+        let mut value = scope.joined(stored, part)?;
         check_held(schema, type_id, &value, Limits::patched()).ok()?;
         if empties_owners {
             clear_managed_fields(&mut value);

@@ -136,15 +136,23 @@ pub(crate) async fn convert_all(
         let converted = waited(begin(resource, staged, batch.clone(), trace), budget).await?;
         // What a stopped request has converted is not whole.
         budget.check()?;
-        assert!(converted.len() == places.len(), "a conversion that was not stopped has every object");
+        let converted = checked(staged, places.len(), converted);
         if let Some(kept) = staged.converter.kept() {
             kept.keep(&staged.shown, &batch, &converted);
         }
         for (at, shown) in places.into_iter().zip(converted) {
-            assert!(is_shown(staged, &shown), "an object behind the stage is of the request's form");
             objects[at] = shown;
         }
     }
+}
+
+/// The objects that a conversion of `count` objects, which was not stopped, has made of them.
+pub(super) fn checked(staged: &Staged, count: usize, converted: Vec<SharedObject>) -> Vec<SharedObject> {
+    assert!(converted.len() == count, "a conversion that was not stopped has every object");
+    // once: one pass over a batch.
+    let is_whole = converted.iter().all(|object| is_shown(staged, object));
+    assert!(is_whole, "an object behind the stage is of the request's form");
+    converted
 }
 
 /// The places of the next objects that have to be converted, from `rest` on, which is moved behind them.

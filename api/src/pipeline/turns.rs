@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_after_another_and_nothing_is_left() {
+    async fn turns_are_taken_one_after_another_and_nothing_is_left() {
         let (turns, store, key) = (Turns::default(), store(false), key("a"));
         assert!(turns.join(&key, &store).await.is_none(), "nobody waits");
         let (order, busy) = (Mutex::new(Vec::new()), AtomicBool::new(false));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_gives_up_waiting_leaves_no_queue() {
+    async fn a_waiter_that_gives_up_leaves_no_queue() {
         let (turns, store, key, other) = (Turns::default(), store(false), key("a"), key("b"));
         let turn = turns.take(&key, &store).await;
         assert!(turns.join(&key, &store).now_or_never().is_none(), "it waits");

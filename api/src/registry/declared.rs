@@ -104,7 +104,7 @@ mod tests {
     use crate::registry::Registry;
 
     #[test]
-    fn one_version_stands_for_the_stored_objects_also_where_the_stored_one_is_not_served() {
+    fn a_version_stands_for_the_stored_objects_also_where_the_stored_one_is_not_served() {
         let builtin = Registry::builtin(&ORCH);
         for (stored, stands) in [("v1", "v1"), ("v1beta1", "v1beta1"), ("v1alpha1", "v1")] {
             let kinds = widgets(&builtin, &Renaming::ready(), stored, 7).kinds();

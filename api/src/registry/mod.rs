@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_out_can_be_added_again_and_nothing_takes_a_place_of_another() {
+    fn removed_kinds_can_be_added_again_and_nothing_takes_a_place_of_another() {
         let registry = Registry::builtin(&ORCH);
         let kinds = || {
             let definition = registry.find("", "v1", "configmaps").unwrap().definition.clone();

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_status_leaves_alone_follows_from_the_sub_resource() {
+    fn fields_that_a_status_leaves_alone_follow_from_the_sub_resource() {
         let registry = Registry::builtin(&ORCH);
         let resets = |group: &str, plural: &str, action| {
             registry.find(group, "v1", plural).unwrap().resets(action).to_vec()

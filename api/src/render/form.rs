@@ -11,7 +11,7 @@ use orch_raft::Revision;
 use orch_raft::object::SharedObject;
 
 use super::{IncludeObject, Renderer};
-use crate::negotiate::{Encoding, MetaVersion, Representation, View};
+use crate::negotiate::{Encoding, MetaVersion, Representation, ResponseView};
 
 /// Bytes that a search for the end of an object's metadata passes while decoding reads one: it goes from quote to quote and
 /// keeps nothing.
@@ -23,7 +23,7 @@ pub struct Form {
     /// Address of the resource, by which its version is told: for as long as the resource is held.
     resource: usize,
     encoding: Encoding,
-    view: View,
+    view: ResponseView,
     /// [`MetaVersion::V1`] for whole objects, which have none.
     meta_version: MetaVersion,
     /// [`IncludeObject::Metadata`] for all but tables, which alone have a choice.
@@ -51,25 +51,27 @@ impl Form {
         let Representation { encoding, view, meta_version, pretty: _ } = renderer.representation;
         let is_stored = renderer.is_stored_form();
         let source = match (encoding, view) {
-            (Encoding::Protobuf, View::Metadata | View::MetadataList) => Source::Message,
-            (Encoding::Protobuf, View::Whole) if is_stored => Source::Message,
-            (Encoding::Json | Encoding::Yaml, View::Whole) if is_stored => Source::Stored,
-            (Encoding::Json | Encoding::Yaml, View::Metadata | View::MetadataList) => Source::Metadata,
-            (_, View::Whole | View::Table) => Source::Decoded,
+            (Encoding::Protobuf, ResponseView::Metadata | ResponseView::MetadataList) => Source::Message,
+            (Encoding::Protobuf, ResponseView::Whole) if is_stored => Source::Message,
+            (Encoding::Json | Encoding::Yaml, ResponseView::Whole) if is_stored => Source::Stored,
+            (Encoding::Json | Encoding::Yaml, ResponseView::Metadata | ResponseView::MetadataList) => {
+                Source::Metadata
+            }
+            (_, ResponseView::Whole | ResponseView::Table) => Source::Decoded,
         };
         Form {
             resource: Arc::as_ptr(&renderer.resource).addr(),
             encoding,
             view,
-            meta_version: if view == View::Whole { MetaVersion::V1 } else { meta_version },
-            include: if view == View::Table { renderer.include } else { IncludeObject::Metadata },
+            meta_version: if view == ResponseView::Whole { MetaVersion::V1 } else { meta_version },
+            include: if view == ResponseView::Table { renderer.include } else { IncludeObject::Metadata },
             source,
         }
     }
 
     /// Whether events are tables: their first in a stream names the columns, and they tell ages as of the second.
     pub fn is_table(self) -> bool {
-        self.view == View::Table
+        self.view == ResponseView::Table
     }
 
     /// Whether each event is made by reading its object, so that it is worth being shared. Other events hand out bytes that

@@ -14,7 +14,7 @@ use super::{Payload, Renderer, pretty};
 use crate::ambient::Timestamp;
 use crate::answer::ListAnswer;
 use crate::error::ApiError;
-use crate::negotiate::{Encoding, Representation, View};
+use crate::negotiate::{Encoding, Representation, ResponseView};
 
 impl Renderer {
     /// The response of a list.
@@ -22,15 +22,20 @@ impl Renderer {
     /// # Errors
     /// `Internal`: the stored bytes of an object cannot be read; `NotAcceptable`: the view is of one object.
     pub fn list(&self, list: ListAnswer, now: Timestamp) -> Result<Payload, ApiError> {
-        if self.representation.view == View::Metadata {
+        if self.representation.view == ResponseView::Metadata {
             return Err(
                 self.not_that_view("PartialObjectMetadata, but the requested object is a list", "List")
             );
         }
         match self.representation {
             Representation { encoding: Encoding::Protobuf, .. } => self.protobuf_list(&list),
-            Representation { view: View::Table, .. } => self.table(&list, now),
-            Representation { encoding: Encoding::Json, pretty: false, view: View::MetadataList, .. } => {
+            Representation { view: ResponseView::Table, .. } => self.table(&list, now),
+            Representation {
+                encoding: Encoding::Json,
+                pretty: false,
+                view: ResponseView::MetadataList,
+                ..
+            } => {
                 let parts = list
                     .objects
                     .iter()
@@ -123,10 +128,12 @@ impl Renderer {
 
     fn list_item(&self, object: &SharedObject, out: &mut Vec<u8>) -> Result<(), ApiError> {
         match self.representation.view {
-            View::Metadata | View::MetadataList => self.partial(&object.json, out),
+            ResponseView::Metadata | ResponseView::MetadataList => self.partial(&object.json, out),
             // As in the reference, items of declared kinds state theirs.
-            View::Whole | View::Table if self.resource.is_declared() => self.whole(&object.json, out),
-            View::Whole | View::Table => self.item(&object.json, out),
+            ResponseView::Whole | ResponseView::Table if self.resource.is_declared() => {
+                self.whole(&object.json, out)
+            }
+            ResponseView::Whole | ResponseView::Table => self.item(&object.json, out),
         }
     }
 
@@ -135,7 +142,7 @@ impl Renderer {
         let (api_version, kind) = self.list_head();
         let head = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":");
         let mut open = head.into_bytes();
-        let is_whole = self.representation.view == View::Whole;
+        let is_whole = self.representation.view == ResponseView::Whole;
         write_list_meta(list, self.resource.is_declared() && is_whole, &mut open);
         open.extend_from_slice(b",\"items\":[");
         open
@@ -144,10 +151,12 @@ impl Renderer {
     /// `apiVersion` and `kind` of the list.
     pub(super) fn list_head(&self) -> (String, String) {
         match self.representation.view {
-            View::Metadata | View::MetadataList => {
+            ResponseView::Metadata | ResponseView::MetadataList => {
                 (self.meta_version(), "PartialObjectMetadataList".to_owned())
             }
-            View::Whole | View::Table => (self.resource.api_version(), self.resource.list_kind.clone()),
+            ResponseView::Whole | ResponseView::Table => {
+                (self.resource.api_version(), self.resource.list_kind.clone())
+            }
         }
     }
 }

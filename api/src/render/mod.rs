@@ -43,7 +43,7 @@ use orch_schema::value::Value;
 use crate::ambient::Timestamp;
 use crate::answer::Written;
 use crate::error::{ApiError, NotAcceptable};
-use crate::negotiate::{Encoding, Representation, View};
+use crate::negotiate::{Encoding, Representation, ResponseView};
 use crate::registry::{Registry, Resource};
 
 pub(crate) use event::Event;
@@ -188,9 +188,9 @@ impl Renderer {
         out: &mut Vec<u8>,
     ) -> Result<(), ApiError> {
         match self.representation.view {
-            View::Whole => self.whole(json, out),
-            View::Metadata | View::MetadataList => self.partial(json, out),
-            View::Table => self.table_of_one(json, now, headers, out),
+            ResponseView::Whole => self.whole(json, out),
+            ResponseView::Metadata | ResponseView::MetadataList => self.partial(json, out),
+            ResponseView::Table => self.table_of_one(json, now, headers, out),
         }
     }
 
@@ -207,7 +207,7 @@ impl Renderer {
 
     /// Checks that the view can show one object.
     fn is_view_of_one(&self) -> Result<(), ApiError> {
-        if self.representation.view != View::MetadataList {
+        if self.representation.view != ResponseView::MetadataList {
             return Ok(());
         }
         Err(self.not_that_view("PartialObjectMetadataList, but the requested object is not a list", ""))
@@ -223,7 +223,7 @@ impl Renderer {
 
     /// Whether objects are written in the form in which they come, whole.
     fn is_stored_form(&self) -> bool {
-        self.representation.view == View::Whole && self.resource.direct().is_none()
+        self.representation.view == ResponseView::Whole && self.resource.direct().is_none()
     }
 }
 

@@ -18,7 +18,7 @@ use super::payload::{Framing, Items};
 use super::{Payload, Renderer, unreadable};
 use crate::answer::ListAnswer;
 use crate::error::ApiError;
-use crate::negotiate::View;
+use crate::negotiate::ResponseView;
 
 impl Renderer {
     /// The message of a stored object in this view, without envelope.
@@ -91,8 +91,12 @@ impl Renderer {
     /// `apiVersion` and `kind` of one object.
     pub(super) fn object_head(&self) -> (String, String) {
         match self.representation.view {
-            View::Metadata | View::MetadataList => (self.meta_version(), "PartialObjectMetadata".to_owned()),
-            View::Whole | View::Table => (self.resource.api_version(), self.resource.kind.clone()),
+            ResponseView::Metadata | ResponseView::MetadataList => {
+                (self.meta_version(), "PartialObjectMetadata".to_owned())
+            }
+            ResponseView::Whole | ResponseView::Table => {
+                (self.resource.api_version(), self.resource.kind.clone())
+            }
         }
     }
 

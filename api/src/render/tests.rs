@@ -28,8 +28,8 @@ const NOW: Timestamp = Timestamp(1_767_323_105_000_000);
 const YAML: Representation = Representation { encoding: Encoding::Yaml, ..JSON };
 const PROTOBUF: Representation = Representation { encoding: Encoding::Protobuf, ..JSON };
 const PRETTY: Representation = Representation { pretty: true, ..JSON };
-const TABLE: Representation = Representation { view: View::Table, ..JSON };
-const METADATA: Representation = Representation { view: View::Metadata, ..JSON };
+const TABLE: Representation = Representation { view: ResponseView::Table, ..JSON };
+const METADATA: Representation = Representation { view: ResponseView::Metadata, ..JSON };
 
 fn resource(group: &str, plural: &str) -> Arc<Resource> {
     REGISTRY.find(group, "v1", plural).unwrap().clone()

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_follows_from_the_method_also_where_the_path_does_not_take_it() {
+    fn the_verb_asked_for_follows_from_the_method_also_where_the_path_does_not_take_it() {
         let collection = Target { resource: "configmaps".to_owned(), ..Target::default() };
         let object = Target { name: "a".to_owned(), ..collection.clone() };
         let query = Query::default();
@@ -119,7 +119,7 @@ mod tests {
 
     /// A request that is authorized as one verb and served as another has a right that nobody gave.
     #[test]
-    fn what_is_served_is_what_was_asked() {
+    fn the_verb_served_is_the_verb_asked_for() {
         let methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PURGE"];
         let methods = methods.map(|method| Method::from_bytes(method.as_bytes()).unwrap());
         for (deprecated_watch, name, subresource, query) in [false, true].into_iter().flat_map(|watch| {

@@ -3,7 +3,7 @@
 //! Owns where a watch starts, the events of its selection, bookmarks, and how it ends. No events are queued for a
 //! watch. A change that concerns it wakes it, and it reads the history when its socket has room: from memory, older
 //! changes from the disk. Changes that follow one another closely are sent together. A watch that reads too slowly falls
-//! out of both and ends with a 410. Of memory it holds its selectors, which its user is charged for (`http::held`).
+//! out of both and ends with a 410. Of memory it holds its selectors, which its user is charged for (`http::memory_ledger`).
 //! An event that has to be rendered is rendered once for all watches of its form (`shared`).
 //!
 //! Invariant: the cursor passes a revision only when all its events are rendered (`cursor`).

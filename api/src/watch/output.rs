@@ -1,4 +1,4 @@
-//! What a watch has rendered and its connection has not taken.
+//! Rendered frames of a watch that wait for its connection.
 //!
 //! Owns the order of rendered bytes, and where the bytes of an event come from: from its object, from the events that are
 //! shared, or from a rendering. A large event is a part of its own that is shared with the store or with other watches, so

@@ -22,7 +22,7 @@ use super::*;
 use crate::ambient::{Ambient, Timestamp};
 use crate::authn::User;
 use crate::exchange::Exchange;
-use crate::negotiate::{Encoding, JSON, MetaVersion, Representation, View};
+use crate::negotiate::{Encoding, JSON, MetaVersion, Representation, ResponseView};
 use crate::paging::TokenKey;
 use crate::pipeline::{Features, Request};
 use crate::registry::{Registry, Resource};
@@ -30,8 +30,8 @@ use crate::render::{IncludeObject, Renderer, SharedEvents};
 use crate::request::{Query, Target, Verb};
 use crate::testing::gate;
 
-const TABLE: Representation = Representation { view: View::Table, ..JSON };
-const METADATA: Representation = Representation { view: View::Metadata, ..JSON };
+const TABLE: Representation = Representation { view: ResponseView::Table, ..JSON };
+const METADATA: Representation = Representation { view: ResponseView::Metadata, ..JSON };
 const PROTOBUF: Representation = Representation { encoding: Encoding::Protobuf, ..JSON };
 
 /// Bytes that a look on a thread which serves connections may read.
@@ -189,7 +189,7 @@ fn an_idle_watch_holds_little() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_large_object_among_small_ones_is_costly_and_they_are_not() {
+async fn a_large_object_among_small_ones_is_costly_and_they_are_not() {
     let node = Node::new();
     for at in 0..41 {
         let bytes = if at == 20 { 100 << 10 } else { 1 << 10 };

@@ -1,4 +1,4 @@
-//! Where a service is, for servers that objects of the API name: a function of the state.
+//! Resolves a service to an address, for servers that objects of the API name: a function of the state.
 //!
 //! Owns the two ways: the service's own address, which whatever runs on this machine routes on, or one of its ready endpoints.
 

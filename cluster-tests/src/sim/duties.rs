@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_go_and_is_there_is_unmet_and_so_is_the_reverse() {
+    fn a_duty_is_unmet_where_its_object_must_go_and_is_there_and_the_reverse() {
         let state = state();
         let mut duties = Duties::default();
         assert_eq!(duties.unmet(&state), None);

@@ -59,7 +59,7 @@ fn has_group(user: &Value, group: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_was_approved_logs_in_with_the_issued_certificate() {
+async fn an_approved_client_logs_in_with_the_issued_certificate() {
     let cluster = Cluster::start(Options::nodes(1)).await.unwrap();
     let admin = cluster.client(0).unwrap();
     let (encoded, key) = request("ann", "team");

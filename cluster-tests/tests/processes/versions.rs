@@ -90,7 +90,7 @@ async fn every_member_goes_on_with_what_another_began() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_needs_no_quorum_is_answered_without_one() {
+async fn requests_that_need_no_quorum_are_answered_without_one() {
     let mut cluster = Cluster::start(Options::nodes(3)).await.unwrap();
     let client = cluster.client(2).unwrap();
     let versions = fill(&client).await;

@@ -12,7 +12,9 @@ use orch_cluster_tests::sim::world::World;
 use orch_raft::transport::NodeId;
 use serde_json::{Value, json};
 
-use super::documents::{Custom, KINDS, OWNERS, VERSIONS, definitions, edition_of, revision_of, versions};
+use super::documents::{
+    Custom, KINDS, OWNERS, VERSIONS, definitions, edition_of, revision_of, spec, versions,
+};
 use super::sightings::{Absent, Created, Life, Sightings};
 
 /// Names of objects: few, so that clients collide.
@@ -209,7 +211,7 @@ impl Client {
         Some(answer.code)
     }
 
-    /// Writes an object anew as it is, but for its size and for what only a default fills in.
+    /// Writes an object anew as it is, but for its size, its shade and for what only a default fills in.
     async fn replace(&self, kind: Custom, name: &str) {
         let path = format!("{}/{name}", kind.objects(self.version()));
         let Some((_, Answer { code: 200, mut body, .. })) =
@@ -217,7 +219,7 @@ impl Client {
         else {
             return;
         };
-        body["spec"] = json!({"size": self.session.dice().number(0..1000)});
+        body["spec"] = spec(self.session.dice().number(0..1000));
         drop(self.ask_any(kind, ("PUT", &path), &body).await);
     }
 

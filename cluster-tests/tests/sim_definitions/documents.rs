@@ -19,6 +19,12 @@ pub(crate) const KINDS: [Custom; 2] = [Custom("widgets"), Custom("gears")];
 /// The kind that comes when nothing is wrong any more.
 pub(crate) const LATE: Custom = Custom("bolts");
 
+/// The shade of an object that some informers select.
+const SELECTED: &str = "dark";
+
+/// The field selector of those.
+pub(crate) const SELECTOR: &str = "fieldSelector=spec.shade%3Ddark";
+
 /// Config maps that own objects.
 pub(crate) const OWNERS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -63,18 +69,40 @@ impl Custom {
             "apiVersion": format!("{GROUP}/{version}"),
             "kind": self.kind(),
             "metadata": {"name": name},
-            "spec": {"size": size},
+            "spec": spec(size),
         })
     }
 }
 
-/// The versions of an edition: their schemas have it as a default.
+/// The spec of an object of this size, without its edition. Two of three sizes are of the shade that is selected.
+pub(crate) fn spec(size: u64) -> Value {
+    json!({"size": size, "shade": if size.is_multiple_of(3) { "light" } else { SELECTED }})
+}
+
+/// Whether informers that select see the object.
+pub(crate) fn is_selected(object: &Value) -> bool {
+    object["spec"]["shade"] == SELECTED
+}
+
+/// The versions of an edition: their schemas have it as a default. In every other edition the edition is a selectable field, too, before
+/// the shade: objects that were written before have the shade at another place than the definition says.
 pub(crate) fn versions(edition: u64, storage: &str) -> Value {
-    let fields = json!({"edition": {"type": "integer", "default": edition}, "size": {"type": "integer"}});
+    let fields = json!({
+        "edition": {"type": "integer", "default": edition},
+        "size": {"type": "integer"},
+        "shade": {"type": "string"},
+    });
+    let declared: &[&str] = if edition.is_multiple_of(2) { &["shade"] } else { &["edition", "shade"] };
+    let selectable: Vec<Value> =
+        declared.iter().map(|field| json!({"jsonPath": format!(".spec.{field}")})).collect();
     let spec = json!({"type": "object", "properties": fields});
     let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
-    let version =
-        |name: &str| json!({"name": name, "served": true, "storage": name == storage, "schema": schema});
+    let version = |name: &str| {
+        json!({
+            "name": name, "served": true, "storage": name == storage, "schema": schema,
+            "selectableFields": selectable,
+        })
+    };
     VERSIONS.map(version).to_vec().into()
 }
 

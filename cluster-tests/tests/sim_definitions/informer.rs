@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::Receiver;
 
 use super::clients::Client;
-use super::documents::{Custom, VERSIONS, revision_of};
+use super::documents::{Custom, SELECTOR, VERSIONS, revision_of};
 
 /// Longest wait for a piece of a watch before another member is asked.
 const PATIENCE_MS_MAX: u64 = 900;
@@ -35,7 +35,16 @@ pub(crate) type Objects = BTreeMap<String, u64>;
 pub(crate) struct Informer {
     pub(crate) client: Client,
     pub(crate) kind: Custom,
+    pub(crate) selection: Selection,
     copy: Arc<Mutex<Objects>>,
+}
+
+/// The objects that an informer asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Selection {
+    All,
+    /// Those with a value of a selectable field, whose place changes with the definition.
+    ByField,
 }
 
 /// What follows a watch.
@@ -46,8 +55,8 @@ enum Next {
 }
 
 impl Informer {
-    pub(crate) fn new(client: Client, kind: Custom) -> Self {
-        Informer { client, kind, copy: Arc::default() }
+    pub(crate) fn new(client: Client, kind: Custom, selection: Selection) -> Self {
+        Informer { client, kind, selection, copy: Arc::default() }
     }
 
     pub(crate) fn copy(&self) -> Objects {
@@ -77,7 +86,11 @@ impl Informer {
     /// Lists; the revision of the list. `None`: there is no answer, or no kind.
     async fn list(&self, path: &str) -> Option<u64> {
         let node = self.client.session.pick();
-        let answer = self.client.ask(node, self.kind, ("GET", path), &Value::Null).await?;
+        let path = match self.selection {
+            Selection::All => path.to_owned(),
+            Selection::ByField => format!("{path}?{SELECTOR}"),
+        };
+        let answer = self.client.ask(node, self.kind, ("GET", &path), &Value::Null).await?;
         if answer.code == 404 {
             self.copy.lock().clear();
         }
@@ -96,6 +109,10 @@ impl Informer {
         let seconds = if is_last { LAST_SECONDS } else { session.dice().number(1..4) };
         let query =
             format!("watch=1&resourceVersion={through}&allowWatchBookmarks=true&timeoutSeconds={seconds}");
+        let query = match self.selection {
+            Selection::All => query,
+            Selection::ByField => format!("{query}&{SELECTOR}"),
+        };
         let (client, node_number) = (session.client(), node.0);
         world.trace().event(format_args!("c{client} n{node_number} watches {path} from {through}"));
         let asked = session.stream(node, request_with("GET", &format!("{path}?{query}"), &Value::Null)).await;

@@ -115,7 +115,8 @@ pub(crate) fn judge(ledger: &Ledger, seen: &Sightings) -> Result<Option<Judged>,
     Ok(Some(judged))
 }
 
-fn document(object: &SharedObject) -> Value {
+/// The document of a stored object.
+pub(crate) fn document(object: &SharedObject) -> Value {
     serde_json::from_slice(&object.json).unwrap_or_default()
 }
 

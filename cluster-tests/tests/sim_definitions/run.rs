@@ -13,10 +13,11 @@ use orch_cluster_tests::sim::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 use orch_cluster_tests::sim::search::Report;
 use orch_cluster_tests::sim::setup::Setup;
 use orch_cluster_tests::sim::world::World;
+use orch_raft::with_hub_bug;
 
 use super::clients::{Client, DRIVERS};
 use super::documents::KINDS;
-use super::informer::Informer;
+use super::informer::{Informer, Selection};
 use super::judge::{Judged, judge, kinds};
 use super::plant::Bug;
 use super::settling::{await_service, define, settle};
@@ -36,7 +37,7 @@ const FAULTS_PERCENT: u64 = 80;
 const GIVEN_UP: Duration = Duration::from_secs(30);
 
 /// Informers of each kind.
-const INFORMERS: usize = 2;
+const INFORMERS: [Selection; 3] = [Selection::All, Selection::All, Selection::ByField];
 
 /// Numbers of the founding operator and of the client that settles, among the clients.
 const FOUNDER: u64 = 101;
@@ -46,7 +47,7 @@ const SETTLER: u64 = 102;
 pub(crate) fn run(seed: u64, bug: Option<Bug>) -> Report<Judged> {
     let plant = match bug {
         Some(Bug::Store(plant)) => Some(plant),
-        Some(Bug::Loops(_)) | None => None,
+        Some(Bug::Loops(_) | Bug::Hubs(_)) | None => None,
     };
     let work = || {
         NodeRuntime::with_seed(seed).block_on(async move {
@@ -62,6 +63,7 @@ pub(crate) fn run(seed: u64, bug: Option<Bug>) -> Report<Judged> {
     };
     match bug {
         Some(Bug::Loops(bug)) => with_loop_bug(bug, work),
+        Some(Bug::Hubs(bug)) => with_hub_bug(bug, work),
         Some(Bug::Store(_)) | None => work(),
     }
 }
@@ -98,8 +100,9 @@ async fn live(world: &World, seen: &Sightings) {
     for (drive, count) in DRIVERS {
         clients.extend((0..count).map(|_| spawn_detached(client().drive(drive))));
     }
-    let kinds = KINDS.into_iter().flat_map(|kind| [kind; INFORMERS]);
-    let informers: Vec<Informer> = kinds.map(|kind| Informer::new(client(), kind)).collect();
+    let asked = KINDS.into_iter().flat_map(|kind| INFORMERS.map(|selection| (kind, selection)));
+    let informers: Vec<Informer> =
+        asked.map(|(kind, selection)| Informer::new(client(), kind, selection)).collect();
     informers.iter().for_each(|informer| drop(spawn_detached(informer.clone().run())));
     let (rage, dice) = (TaskGroup::default(), world.dice("definitions"));
     if dice.percent(FAULTS_PERCENT) {

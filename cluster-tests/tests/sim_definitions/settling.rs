@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use orch_cluster_tests::sim::requests::Patience;
 use orch_raft::Store;
+use orch_raft::object::SharedObject;
 use orch_raft::transport::NodeId;
 use serde_json::Value;
 
 use super::clients::{CODES, Client, is_in_force};
-use super::documents::{Custom, KINDS, LATE, VERSIONS, definitions};
-use super::informer::{Informer, Objects};
-use super::judge::orphan;
+use super::documents::{Custom, KINDS, LATE, VERSIONS, definitions, is_selected};
+use super::informer::{Informer, Objects, Selection};
+use super::judge::{document, orphan};
 
 /// Pause between two looks.
 const LOOK: Duration = Duration::from_millis(100);
@@ -64,8 +65,7 @@ pub(crate) async fn settle(client: &Client, informers: &[Informer]) {
         .await;
     for informer in informers {
         let what = format!("the copy of an informer of {} does not equal what is stored", informer.kind.0);
-        OWED.until(client.world(), &what, async || stored(client, informer.kind) == Some(informer.copy()))
-            .await;
+        OWED.until(client.world(), &what, async || stored(client, informer) == Some(informer.copy())).await;
     }
     agree(client).await;
 }
@@ -96,13 +96,18 @@ fn orphans(client: &Client) -> Option<String> {
     states.into_iter().find_map(|state| orphan(&state))
 }
 
-/// What the newest member has stored of a kind.
-fn stored(client: &Client, kind: Custom) -> Option<Objects> {
+/// What the newest member has stored of an informer's objects.
+fn stored(client: &Client, informer: &Informer) -> Option<Objects> {
     let world = client.world();
     let states = world.members().into_iter().filter_map(|node| Some(world.store(node)?.state()));
     let state = states.max_by_key(|state| state.applied())?;
-    let objects = state.collection(&kind.storage());
-    Some(objects.range_from("").map(|(path, object)| (path.to_string(), object.revision.0)).collect())
+    let objects = state.collection(&informer.kind.storage());
+    let is_asked_for = |object: &SharedObject| match informer.selection {
+        Selection::All => true,
+        Selection::ByField => is_selected(&document(object)),
+    };
+    let asked_for = objects.range_from("").filter(|(_, object)| is_asked_for(object));
+    Some(asked_for.map(|(path, object)| (path.to_string(), object.revision.0)).collect())
 }
 
 /// Every member has the same in the end.

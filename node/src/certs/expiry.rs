@@ -118,6 +118,8 @@ struct Seen {
     /// Of each file that was read, its stamp of before; `None` where that is not known, so that it is read again.
     stamps: BTreeMap<PathBuf, Stamp>,
     expiries: Vec<Expiry>,
+    /// Modification of the file of the key that signs tokens; `None` without one.
+    signing_key: Option<SystemTime>,
 }
 
 impl Expiries {
@@ -129,6 +131,12 @@ impl Expiries {
     /// As of the last look, the first to end first.
     pub fn all(&self) -> Vec<Expiry> {
         self.seen.lock().expiries.clone()
+    }
+
+    /// Modification time of the file of the key that signs service account tokens, as of the last look; `None` where none signs, or the
+    /// file cannot be read.
+    pub fn signing_key_modified(&self) -> Option<SystemTime> {
+        self.seen.lock().signing_key
     }
 
     /// Looks at the files until `stopped`, and at once on SIGHUP.
@@ -177,14 +185,14 @@ impl Expiries {
             gauge!(NOT_BEFORE, "use" => used_as.name()).set(seconds(*not_before));
         }
         let KeyFiles { signing, verifying } = &self.files.token_keys;
-        show_oldest_key("signing", signing.as_slice());
+        let signing_key = show_oldest_key("signing", signing.as_slice());
         show_oldest_key("verifying", verifying);
         let of_before = |path: PathBuf| {
             let stamp = stamps.get(&path).copied().flatten();
             (path, stamp)
         };
         let stamps = self.files.paths().chain(files).map(of_before).collect();
-        *self.seen.lock() = Seen { is_read: true, stamps, expiries };
+        *self.seen.lock() = Seen { is_read: true, stamps, expiries, signing_key };
     }
 }
 
@@ -266,12 +274,13 @@ fn warn(facts: &Facts, used_as: CertificateUse, now: OffsetDateTime) {
     }
 }
 
-/// Sets the gauge of token keys to the oldest of `paths`. A file that cannot be read is left out: the reload of the keys says so.
-fn show_oldest_key(key: &'static str, paths: &[PathBuf]) {
+/// Sets the gauge of token keys to the oldest of `paths`, and returns its time. A file that cannot be read is left out: the reload of the
+/// keys says so.
+fn show_oldest_key(key: &'static str, paths: &[PathBuf]) -> Option<SystemTime> {
     let modified = |path: &PathBuf| std::fs::metadata(path).and_then(|facts| facts.modified()).ok();
-    if let Some(oldest) = paths.iter().filter_map(modified).min() {
-        gauge!(KEY_MODIFIED, "use" => key).set(seconds_of(oldest));
-    }
+    let oldest = paths.iter().filter_map(modified).min()?;
+    gauge!(KEY_MODIFIED, "use" => key).set(seconds_of(oldest));
+    Some(oldest)
 }
 
 fn seconds(time: OffsetDateTime) -> f64 {
@@ -379,5 +388,20 @@ mod tests {
         let longer = std::fs::read_to_string(path("one.crt")).unwrap() + "\n";
         std::fs::write(path("other.crt"), longer).unwrap();
         assert_eq!(days(), [3649]);
+    }
+
+    #[test]
+    fn the_signing_key_has_the_age_of_its_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("sa.key");
+        let token_keys = KeyFiles { signing: Some(path.clone()), ..KeyFiles::default() };
+        let watched = Expiries::new(WatchedFiles { token_keys, ..WatchedFiles::default() });
+        watched.look(false);
+        assert_eq!(watched.signing_key_modified(), None, "a file that is not there has no age");
+        let file = std::fs::File::create(&path).unwrap();
+        let modified = UNIX_EPOCH + Wait::from_secs(1_000_000_000);
+        file.set_modified(modified).unwrap();
+        watched.look(false);
+        assert_eq!(watched.signing_key_modified(), Some(modified));
     }
 }

@@ -292,7 +292,7 @@ fn renewal_keeps_names_and_authorities_and_changes_keys() {
 }
 
 #[test]
-fn one_member_is_renewed_alone_and_an_unknown_one_is_refused() {
+fn a_member_is_renewed_alone_and_an_unknown_one_is_refused() {
     let (directory, layout) = made(&[("a", &["10.0.0.1"]), ("b", &["10.0.0.2"])]);
     let other = std::fs::read(layout.member("b").server_certificate).unwrap();
     let renew = |name: &str| {

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_task_looks_after_connections_while_there_are_any() {
+    async fn a_single_task_looks_after_connections_while_there_are_any() {
         let shared: Arc<Mutex<Swept<Counted>>> = Arc::default();
         let add = |count: usize| {
             shared.lock().kept.0 += count;

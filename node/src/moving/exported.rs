@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_known_after_a_break_and_a_whole_export_begins_anew() {
+    fn manifests_are_known_after_a_break_and_a_whole_export_begins_anew() {
         let folder = tempfile::tempdir().unwrap();
         let mut state = Exported::open(folder.path(), &mark()).unwrap();
         state.expect("a", ["n/x", "n/y"].into_iter()).unwrap();

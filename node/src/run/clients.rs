@@ -1,4 +1,4 @@
-//! How many connections and watches this machine takes.
+//! Default limits of connections and watches for this machine.
 //!
 //! Owns the defaults of `--max-connections` and `--max-watches`: shares of memory and of file descriptors. Who gives way
 //! when all are taken is decided elsewhere (`server::places`, the API's account of watches).
@@ -14,8 +14,8 @@ const MEMORY_SHARE: u64 = 8;
 /// Memory of a machine that does not tell its own.
 const MEMORY_MIN: u64 = 1 << 30;
 
-/// Bytes of an idle connection with TLS, as measured: its session, its HTTP/2 state and its task.
-const CONNECTION_BYTES: u64 = 32 << 10;
+/// Bytes of an idle connection with TLS and one watch, as measured (docs/performance.md): its session, the buffers of HTTP/2 and its task.
+const CONNECTION_BYTES: u64 = 40 << 10;
 
 /// File descriptors kept for everything else: the database's files, peers, files being opened.
 const DESCRIPTORS_KEPT: u64 = 512;
@@ -87,8 +87,8 @@ mod tests {
 
     #[test]
     fn limits_follow_the_machine() {
-        assert_eq!(limits((None, None), 1, 1 << 20), (4_096, 10_922));
-        assert_eq!(limits((None, None), 24, 1 << 20), (98_304, 262_144));
+        assert_eq!(limits((None, None), 1, 1 << 20), (3_276, 10_922));
+        assert_eq!(limits((None, None), 24, 1 << 20), (78_643, 262_144));
         assert_eq!(limits((None, None), 24, 65_536).0, 65_024, "descriptors are left for the store");
         assert_eq!(limits((None, None), 24, 100).0, 64, "and there is a least number");
         assert_eq!(limits((None, None), 0, 1 << 20).1, 2_000);

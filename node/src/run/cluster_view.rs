@@ -45,6 +45,9 @@ pub(super) struct ClusterView {
     /// Certificates of this node, the first to end first; empty in answers to changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     certificates: Vec<CertificateView>,
+    /// The key that signs service account tokens on this node; absent without one, and in answers to changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signing_key: Option<SigningKeyView>,
     /// Admission webhooks that do not answer this node; absent while all do, and in answers to changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     dead_webhooks: Vec<OutageView>,
@@ -103,6 +106,15 @@ struct CertificateView {
     left_s: i64,
     /// `valid`, `due` for a renewal, `urgent`, or `expired`.
     condition: &'static str,
+}
+
+/// The age of the file of a key. Keys have no date: a copy of the file may be younger than its key.
+#[derive(Serialize)]
+struct SigningKeyView {
+    /// Last modification of the file, RFC 3339.
+    modified: String,
+    /// Seconds since then; 0 where that time is to come.
+    age_s: u64,
 }
 
 /// The size of all objects.
@@ -192,6 +204,8 @@ struct MemberView {
 #[derive(Serialize)]
 struct Report {
     certificates: Vec<CertificateView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signing_key: Option<SigningKeyView>,
     dead_webhooks: Vec<OutageView>,
     backups: Vec<BackupView>,
 }
@@ -247,6 +261,7 @@ impl Report {
     fn of(own: &OwnHealth) -> Report {
         Report {
             certificates: certificates(&own.expiries.all(), OffsetDateTime::now_utc()),
+            signing_key: own.expiries.signing_key_modified().map(|time| signing_key(time, SystemTime::now())),
             dead_webhooks: outages(&own.outages.all(), SystemAmbient.now()),
             backups: backups(&own.backups.all(), SystemTime::now()),
         }
@@ -278,8 +293,8 @@ impl OwnHealth {
 impl ClusterView {
     /// The same with what this node knows of itself.
     pub(super) fn with(self, own: &OwnHealth) -> ClusterView {
-        let Report { certificates, dead_webhooks, backups } = Report::of(own);
-        ClusterView { certificates, dead_webhooks, backups, ..self }
+        let Report { certificates, signing_key, dead_webhooks, backups } = Report::of(own);
+        ClusterView { certificates, signing_key, dead_webhooks, backups, ..self }
     }
 }
 
@@ -307,6 +322,15 @@ fn backups(targets: &BTreeMap<&'static str, TargetHealth>, now: SystemTime) -> V
         overdue_s: health.due.and_then(|due| now.duration_since(due).ok()).map(|late| late.as_secs()),
     };
     targets.iter().map(view).collect()
+}
+
+fn signing_key(modified: SystemTime, now: SystemTime) -> SigningKeyView {
+    let date = OffsetDateTime::from(modified);
+    SigningKeyView {
+        // A year beyond 9999 has no such form.
+        modified: date.format(&Rfc3339).unwrap_or_else(|_| date.to_string()),
+        age_s: now.duration_since(modified).unwrap_or_default().as_secs(),
+    }
 }
 
 fn certificates(expiries: &[Expiry], now: OffsetDateTime) -> Vec<CertificateView> {
@@ -401,6 +425,7 @@ pub(super) fn view(status: Status) -> ClusterView {
         agreement,
         slow_disk_handovers,
         certificates: Vec::new(),
+        signing_key: None,
         dead_webhooks: Vec::new(),
         backups: Vec::new(),
     }

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_free_locks_nothing_and_room_is_given_back_when_little_is_used() {
+    async fn free_room_locks_nothing_and_is_given_back_when_little_is_used() {
         let (places, room) = (Places::new(10), Room::new(ROOM));
         let load = load(&places, &room, "u").await;
         let first = load.try_add(FREE_BYTES).unwrap();

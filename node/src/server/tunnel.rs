@@ -1,4 +1,4 @@
-//! What a connection does once it has left HTTP: it carries the bytes of another protocol.
+//! A connection after it has left HTTP: it carries the bytes of another protocol.
 //!
 //! Owns the slot through which whoever answers an upgrade hands that work to the connection's own task. So it has the
 //! connection's place, counts as a request under way, and ends with eviction, a revoked certificate or the stop of the server.

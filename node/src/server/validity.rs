@@ -1,4 +1,4 @@
-//! How long the client certificate of a connection identifies its client.
+//! Validity of a connection's client certificate, while the connection lasts.
 //!
 //! Owns the timer of its expiry, judging it again after each reload that changed an authority or a revocation list, and the metric of
 //! remaining lives.

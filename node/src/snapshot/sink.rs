@@ -1,4 +1,4 @@
-//! Where a snapshot goes: a file or standard output, encrypted or not.
+//! The target of a snapshot: a file or standard output, encrypted or not.
 //!
 //! Owns the end of the writing, with the last chunk of the encryption. The name of the file is given by [`Written`].
 

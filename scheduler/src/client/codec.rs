@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_and_what_is_read_may_differ() {
+    fn written_and_read_forms_may_differ() {
         let codec = Codec::with(&ORCH, ContentType::Protobuf, ContentType::Json);
         assert_eq!(
             (codec.media_type(), codec.accept().as_str()),

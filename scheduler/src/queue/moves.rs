@@ -1,4 +1,4 @@
-//! How pods move between the places of the queue.
+//! Moves of pods between the parts of the queue.
 
 use std::sync::Arc;
 

@@ -110,7 +110,7 @@ impl Planning for ClusterPlanner {
         self.cluster.texts().bytes()
     }
 
-    fn begin_anew(&mut self) {
+    fn rebuild(&mut self) {
         let profiles = self.planners.iter().map(|planner| planner.profile().clone()).collect();
         (self.cluster, self.planners) = empty(self.brand, profiles, &self.stopwatch);
         self.whole.clear();
@@ -434,7 +434,7 @@ mod tests {
     use crate::api::meta::v1::ObjectMeta;
 
     #[tokio::test]
-    async fn texts_of_pods_that_are_gone_weigh_until_it_begins_anew() {
+    async fn texts_of_pods_that_are_gone_weigh_until_a_rebuild() {
         let mut planner = ClusterPlanner::new(
             &ORCH,
             vec![Profile::default()],
@@ -452,7 +452,7 @@ mod tests {
             planner.delete(&Stored::Pod(Box::new(pod)));
         }
         assert!(planner.worn_bytes() > fresh + 100 * 64, "{fresh}, {}", planner.worn_bytes());
-        planner.begin_anew();
+        planner.rebuild();
         assert_eq!(planner.worn_bytes(), fresh);
     }
 

@@ -188,7 +188,7 @@ struct Loop<P: Planning> {
     // Whether the last turn was made as the leader.
     led: bool,
     lists_wanted: u64,
-    // When it last began anew, or gave up to.
+    // When the planner was last rebuilt, or that was given up.
     rebuilt: Instant,
     // Since when planning pauses for that.
     paused: Option<Instant>,
@@ -285,7 +285,7 @@ impl<P: Planning> Loop<P> {
             self.take_over(effects);
         }
         self.led = leads;
-        let is_paused = self.rebuild(effects);
+        let is_paused = self.rebuild_when_due(effects);
         let may_plan = leads && !is_paused && self.executor.is_synced() && self.executor.has_room();
         let planned = may_plan && {
             let seed = ambient::rng().random();
@@ -313,14 +313,15 @@ impl<P: Planning> Loop<P> {
         self.informers.relist(self.lists_wanted);
     }
 
-    /// Begins anew where it is time for that, once nothing is under way. Returns whether planning has to wait for that.
-    fn rebuild(&mut self, effects: &mut Vec<Effect>) -> bool {
-        let (wear, Rebuild { interval_min, pause_max, .. }) = (self.executor.wear(), self.executor.rebuild());
+    /// Rebuilds the planner where that is due, once nothing is under way. Returns whether planning has to wait for that.
+    fn rebuild_when_due(&mut self, effects: &mut Vec<Effect>) -> bool {
+        let (wear, Rebuild { interval_min, pause_max, .. }) =
+            (self.executor.wear(), self.executor.rebuild_options());
         if wear == Wear::Light || self.rebuilt.elapsed() < interval_min {
             return false;
         }
         if self.under_way() == 0 {
-            self.begin_anew();
+            self.rebuild();
             return true;
         }
         match wear {
@@ -337,11 +338,11 @@ impl<P: Planning> Loop<P> {
         false
     }
 
-    fn begin_anew(&mut self) {
+    fn rebuild(&mut self) {
         tracing::info!("forgetting objects that are gone: listing the cluster anew");
         (self.rebuilt, self.paused) = (Instant::now(), None);
         self.lists_wanted += 1;
-        self.executor.begin_anew(self.lists_wanted);
+        self.executor.rebuild(self.lists_wanted);
         #[cfg(test)]
         if plant::is(Plant::TellsNothingAgain) {
             self.informers.relist(self.lists_wanted);

@@ -52,7 +52,7 @@ pub enum Effect {
     /// Write a pod's status; answered by [`Input::Patched`].
     Patch(PodRef, Value),
     /// End a job that still waits for volumes or devices, if it does: the pod gives way to another, is gone, or the process
-    /// stops or begins anew.
+    /// stops or rebuilds its planner.
     Cancel(CancellationToken),
     /// Evict pods; answered by [`Input::Evicted`].
     Evict(Eviction),

@@ -24,11 +24,11 @@ pub trait Planning: Send {
     /// Takes in that an object is gone. Of the object only its namespace and name are known, and a pod's UID.
     fn delete(&mut self, object: &Stored);
 
-    /// Bytes that never get fewer while objects come and go, but for [`Planning::begin_anew`].
+    /// Bytes that never get fewer while objects come and go, but for [`Planning::rebuild`].
     fn worn_bytes(&self) -> usize;
 
     /// Forgets every object, and what was assumed.
-    fn begin_anew(&mut self);
+    fn rebuild(&mut self);
 
     /// Whether [`Planning::plan`] looks at pods as the API has them; otherwise it is given what is left of them.
     fn reads_pods(&self) -> bool;

@@ -41,7 +41,7 @@ pub(crate) enum Plant {
     ReleasesUnfinished,
     /// A binding that had no effect is sent again after the lease has ended.
     RetriesWithoutLease,
-    /// A process that begins anew is not told again what it was told before.
+    /// A process that rebuilds its planner is not told again what it was told before.
     TellsNothingAgain,
     /// A new leader plans by what its watches have told it so far.
     TrustsOldView,

@@ -1,4 +1,4 @@
-//! How large a value of an expression can be.
+//! Upper bounds for the sizes of an expression's values.
 //!
 //! Owns [`Size`], bounds that are never too low for the value they stand for, and how they are combined. A bound covers
 //! whatever type the value turns out to have: the bytes of a text, and the elements of a list or the entries of a map.

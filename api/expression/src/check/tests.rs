@@ -121,6 +121,7 @@ fn faults_are_told_in_the_words_of_the_reference() {
             "found no matching overload for 'isSorted' applied to 'list(map(string, int)).()'",
         ),
         ("[[1]].sort()", "found no matching overload for 'sort' applied to 'list(list(int)).()'"),
+        ("quantity('1').sign() == 1", "found no matching overload for 'sign' applied to"),
         ("Point{x: 1}", "undeclared reference to 'Point' (in container '')"),
         ("[1].all(x, x)", "found no matching overload for '_&&_' applied to '(bool, int)'"),
     ] {

@@ -1,4 +1,4 @@
-//! What a call may cost, and how large its result may be.
+//! Upper bounds for the cost of a call and the size of its result.
 
 use super::{CHECK, FORMAT_PATTERN, FORMAT_SIZE, Price, Range, quarter, selector, tenths};
 

@@ -161,7 +161,7 @@ fn an_evaluation_ends_at_its_limit_and_spends_a_budget() {
 /// The reference remembers no size of an address, a network, a quantity or a version, and compares what has none at the price of the longest
 /// text; only equality has a price of its own.
 #[test]
-fn what_is_parsed_has_no_size() {
+fn parsed_values_have_no_size() {
     for (one, other) in [("ip", "ip"), ("cidr", "cidr"), ("quantity", "quantity"), ("semver", "semver")] {
         let cost =
             |operator: &str| ast(&format!("{one}(self.s) {operator} {other}(self.s)")).estimate(&Text20).max;

@@ -1,4 +1,4 @@
-//! What an evaluation may take: the reference's cost, and the time and memory of this implementation.
+//! Limits of an evaluation: the reference's cost, and the time and memory of this implementation.
 //!
 //! Owns [`Run`], one evaluation, [`Limits`] of one, and [`Budget`] of several. The cost is what users meet; it counts
 //! nothing for literals, however many a loop evaluates, and little for what a call makes. So nodes, bytes and comparisons

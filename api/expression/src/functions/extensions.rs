@@ -90,7 +90,7 @@ pub(super) const ALL: &[Declared] = &[
     ("sets.intersects", sets::intersects, &[("(list(A), list(A)) -> bool", SetsOnce)]),
     ("quantity", quantities::quantity, &[("(string) -> Quantity", Parse)]),
     ("isQuantity", quantities::is_quantity, &[("(string) -> bool", Parse)]),
-    ("sign", quantities::sign, &[("Quantity.() -> int", One), ("(Quantity) -> int", One)]),
+    ("sign", quantities::sign, &[("(Quantity) -> int", One)]),
     ("isInteger", quantities::is_integer, &[("Quantity.() -> bool", One)]),
     ("asInteger", quantities::as_integer, &[("Quantity.() -> int", One)]),
     ("asApproximateFloat", quantities::as_float, &[("Quantity.() -> double", One)]),

@@ -177,7 +177,10 @@ pub(crate) fn is_cidr<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<
 pub(crate) fn contains_ip<'v>(_run: &mut Run<'v>, arguments: &[Val<'v>]) -> Outcome<'v> {
     let (address, bits, other) = match arguments {
         [Val::Cidr(address, bits), Val::Ip(other)] => (*address, *bits, *other),
-        [Val::Cidr(address, bits), Val::Text(text)] => (*address, *bits, parse_ip(text).map_err(fault)?),
+        // The reference loses the fault of a text that is no address.
+        [Val::Cidr(address, bits), Val::Text(text)] => {
+            (*address, *bits, parse_ip(text).map_err(|_| no_overload())?)
+        }
         _ => return Err(no_overload()),
     };
     Ok(Val::Bool(contains(address, bits, other)))

@@ -280,7 +280,8 @@ fn contains(name: &str, own: (&Address, u32), other: &Plain) -> Called {
     let read = if let Plain::Text(text) = other { scan(text) } else { 0 };
     if name == "containsIP" {
         let ip = match other {
-            Plain::Text(text) => address(text)?,
+            // The fault of a text that is no address is lost.
+            Plain::Text(text) => address(text).map_err(|_| "no such overload")?,
             Plain::Address(ip) => ip.clone(),
             other => panic!("no network contains {other:?}"),
         };

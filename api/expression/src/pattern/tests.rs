@@ -108,7 +108,7 @@ fn patterns_of_people_are_cheap() {
 }
 
 #[test]
-fn what_takes_long_to_compile_is_not_begun() {
+fn a_pattern_that_takes_long_to_compile_is_not_begun() {
     let times = |pattern: &str, times: usize| pattern.repeat(times);
     for pattern in [
         "(?i)".to_owned() + &times(r"[\x{0}-\x{10FFFF}]", 40),

@@ -1,4 +1,4 @@
-//! How often a part of a document may be there, for the cost of the rules at it.
+//! Cardinality of a part of a document, for the cost of the rules at it.
 
 use super::Declared;
 use super::sizes::REQUEST_BYTES_MAX;

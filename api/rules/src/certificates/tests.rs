@@ -42,7 +42,7 @@ fn a_request_tells_who_asks_for_which_names() {
 }
 
 #[test]
-fn what_is_no_signed_request_is_refused() {
+fn text_that_is_no_signed_request_is_refused() {
     let good = request("ann", "team", vec![dns("a.b")]);
     let (block, _) = PemBlock::first(&good).unwrap();
     let pem = |label: &str, content: &[u8]| {

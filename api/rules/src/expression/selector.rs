@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn remembered_selectors_are_bounded() {
         let mut remembered = Remembered::default();
         let selector = DeviceSelector { result: Type::Bool, steps: 1, cost: 1 };
         for number in 0..2000 {

@@ -1,4 +1,4 @@
-//! One small file for each kind whose rules only code can state; the rest of a kind is its message in `proto/`.
+//! Rules of kinds: a small file for each kind whose rules only code can state; the rest of a kind is its message in `proto/`.
 //!
 //! Owns the table from kind to strategy. A strategy is pure: see `strategy`.
 

@@ -15,7 +15,7 @@ pub enum Level {
     /// Everything is allowed.
     #[default]
     Privileged,
-    /// Known ways to more rights on the node are closed.
+    /// Blocks known privilege escalations.
     Baseline,
     /// Pods follow today's practice of hardening.
     Restricted,

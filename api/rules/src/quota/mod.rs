@@ -1,4 +1,4 @@
-//! What objects use of a quota: the evaluators of the reference, as functions of one object.
+//! Usage of quotas by objects: the evaluators of the reference, as functions of one object.
 //!
 //! Owns the names under which the usage of a kind is counted, its amounts, which scopes an object is in, and what a quota
 //! requires of it. It never sums over objects: admission charges the difference that a write makes, and the loop of the

@@ -18,7 +18,7 @@ const HUGE_PAGES: &str = "hugepages-";
 /// Resources of which each container must state an amount where a quota limits them.
 const STATED: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
-/// What of a pod is added up.
+/// Which amounts of a pod count: those of its spec only, or also its overhead and the resources allocated to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// The spec alone, without the overhead of the pod's runtime.

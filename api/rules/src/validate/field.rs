@@ -73,6 +73,8 @@ pub enum FieldErrorKind {
     NotFound,
     /// `FieldValueTypeInvalid`.
     TypeInvalid,
+    /// `InternalError`: the reference reports some faults of expressions as its own.
+    Internal,
 }
 
 /// One refused field. `Display` gives `path: message`; [`FieldError::message`] the part behind the path.
@@ -128,6 +130,11 @@ impl FieldError {
     /// A field that may not be set or changed.
     pub fn forbidden(path: Path, detail: &str) -> Self {
         Self::with_detail(path, FieldErrorKind::Forbidden, "Forbidden".to_owned(), detail)
+    }
+
+    /// A field for which the reference reports a fault of its own. No value is shown.
+    pub fn internal(path: Path, detail: &str) -> Self {
+        Self::with_detail(path, FieldErrorKind::Internal, "Internal error".to_owned(), detail)
     }
 
     /// A value that must be unique and is repeated. `shown` is the value as JSON prints it.
@@ -192,6 +199,7 @@ impl FieldErrorKind {
             FieldErrorKind::TooMany => "FieldValueTooMany",
             FieldErrorKind::NotFound => "FieldValueNotFound",
             FieldErrorKind::TypeInvalid => "FieldValueTypeInvalid",
+            FieldErrorKind::Internal => "InternalError",
         }
     }
 }

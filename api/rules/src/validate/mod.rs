@@ -8,6 +8,7 @@ pub mod conditions;
 pub mod distinct;
 pub mod errors;
 pub mod field;
+pub(crate) mod field_path;
 pub mod list_options;
 pub mod metadata;
 pub mod options;

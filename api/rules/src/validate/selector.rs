@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_form() {
+    fn selectors_have_a_form_of_one_line() {
         let selector = json!({
             "matchLabels": {"b": "2", "a": "1"},
             "matchExpressions": [{"key": "c", "operator": "In", "values": ["y", "x"]}]

@@ -1,7 +1,7 @@
 //! The steps of one request, and its cancellation, checked inside the loops of every stage.
 //!
-//! Owns the count, the flags, and the thread's current budget. The pool enters a request's [`Budget`] around each of its
-//! polls. A loop over a client's input calls [`count_step`] for every value, which is a decrement, and a look at the flags every
+//! Owns the count, the flags, and the thread's current budget. A request's [`Budget`] is entered around each of its
+//! polls, in the pool and in a try. A loop over a client's input calls [`count_step`] for every value, which is a decrement, and a look at the flags every
 //! [`LOOK_EVERY`] steps. The budget is a thread-local because those loops lie below functions that know no request: a
 //! codec, a set of fields, a rule of validation, a path. A thread that shares its processor with others pauses at the same
 //! looks ([`pausing`]).
@@ -11,7 +11,7 @@
 //!
 //! Invariant: once a loop was stopped, all later loops of that request stop, and the incomplete result is neither
 //! proposed nor answered. The gates are [`Budget::begin_write`] and [`Budget::check`].
-//! Invariant: work outside a budget (small requests, the controllers' loops, tests) is never stopped.
+//! Invariant: work outside a budget (small requests of built-in kinds, the controllers' loops, tests) is never stopped.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,6 +23,10 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 /// The rest is room for attempts that lose against other writers.
 pub const STEPS_MAX: u64 = 50_000_000;
 
+/// Steps of a try on a thread that serves connections ([`Budget::make_brief`]): half a millisecond of work, at some thirty nanoseconds each. The
+/// write of a common object of 1 kB takes a tenth of them.
+pub const BRIEF_STEPS_MAX: u64 = 20_000;
+
 /// Steps between two looks at the flags: some tens of microseconds, against a nanosecond for the look.
 const LOOK_EVERY: u32 = 2048;
 
@@ -32,6 +36,8 @@ const CANCELLED: u8 = 1;
 const WRITING: u8 = 2;
 /// Flag: the steps are used up.
 const OVER: u8 = 4;
+/// Flag: the steps are those of a try ([`Budget::make_brief`]).
+const BRIEF: u8 = 8;
 
 thread_local! {
     /// Steps until the flags are looked at again.
@@ -147,6 +153,37 @@ impl Budget {
         Budget { flags: AtomicU8::new(0), steps_left: AtomicU64::new(steps), waits: AtomicU32::new(0) }
     }
 
+    /// Leaves the request the steps of a try: a few, until it begins to write or is made [whole](Budget::make_whole). For work whose cost
+    /// shows while it is done. What is tried must have no effects before [`Budget::begin_write`], or
+    /// [end the try](Budget::begin_effects) before them.
+    pub fn make_brief(&self) {
+        self.steps_left.store(BRIEF_STEPS_MAX, Ordering::Relaxed);
+        self.flags.fetch_or(BRIEF, Ordering::SeqCst);
+    }
+
+    /// Whether a try ended for want of steps, with nothing written and nobody gone. The request has all steps of a write
+    /// from then on, and may be begun again.
+    pub fn make_whole(&self) -> bool {
+        let over = |flags: u8| (flags == BRIEF | OVER).then_some(0);
+        let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
+        let ended = self.flags.fetch_update(success, failure, over).is_ok();
+        if ended {
+            self.steps_left.store(STEPS_MAX, Ordering::Relaxed);
+        }
+        ended
+    }
+
+    /// Must be called before another server is asked, or anything else that must not happen twice for one request.
+    ///
+    /// # Errors
+    /// Those of [`Budget::check`]. A try ends, as if its steps were used up.
+    pub fn begin_effects(&self) -> Result<(), Stopped> {
+        if self.flags.load(Ordering::SeqCst) & BRIEF != 0 {
+            self.flags.fetch_or(OVER, Ordering::SeqCst);
+        }
+        self.check()
+    }
+
     /// Cancels the request because its client is gone or its deadline has passed: its loops end at their next look.
     /// Returns whether the request may have changed something; if not, it never will.
     pub fn cancel(&self) -> bool {
@@ -172,8 +209,14 @@ impl Budget {
     pub fn begin_write(&self) -> Result<(), Stopped> {
         self.check()?;
         // Both flags are in one atomic word: either `cancel` sees WRITING, or this call sees CANCELLED.
-        if self.flags.fetch_or(WRITING, Ordering::SeqCst) & CANCELLED != 0 {
+        let before = self.flags.fetch_or(WRITING, Ordering::SeqCst);
+        if before & CANCELLED != 0 {
             return Err(Stopped::Cancelled);
+        }
+        if before & BRIEF != 0 {
+            // What is left resembles what was done: the answer, or another attempt.
+            self.steps_left.store(STEPS_MAX, Ordering::Relaxed);
+            self.flags.fetch_and(!BRIEF, Ordering::SeqCst);
         }
         Ok(())
     }
@@ -320,6 +363,44 @@ mod tests {
     }
 
     #[test]
+    fn a_try_that_needs_more_steps_is_begun_again_with_all_of_them() {
+        let steps = |count: u32| (0..count).all(|_| count_step());
+        let budget = Arc::new(Budget::default());
+        budget.make_brief();
+        assert!(budget.enter(|| steps(15_000)) && budget.check().is_ok());
+        assert!(!budget.enter(|| steps(30_000)));
+        assert_eq!(budget.begin_write(), Err(Stopped::TooManySteps), "nothing of it is written");
+        assert!(budget.make_whole());
+        assert!(budget.enter(|| steps(1_000_000)) && budget.begin_write().is_ok());
+        assert!(!budget.make_whole(), "once");
+    }
+
+    #[test]
+    fn a_try_that_began_to_write_is_not_begun_again() {
+        let budget = Arc::new(Budget::default());
+        budget.make_brief();
+        assert_eq!(budget.begin_write(), Ok(()));
+        assert!(budget.enter(|| (0..1_000_000).all(|_| count_step())), "it has all steps from here on");
+        assert!(budget.enter(|| !count_steps(STEPS_MAX)));
+        assert!(!budget.make_whole() && budget.check() == Err(Stopped::TooManySteps));
+    }
+
+    #[test]
+    fn a_try_ends_before_effects_and_a_cancelled_one_stays_cancelled() {
+        let budget = Budget::default();
+        assert_eq!(budget.begin_effects(), Ok(()), "no try");
+        budget.make_brief();
+        assert_eq!(budget.begin_effects(), Err(Stopped::TooManySteps));
+        assert!(budget.make_whole());
+        assert_eq!(budget.begin_effects(), Ok(()));
+        let gone = Budget::default();
+        gone.make_brief();
+        gone.cancel();
+        assert_eq!(gone.begin_effects(), Err(Stopped::Cancelled));
+        assert!(!gone.make_whole());
+    }
+
+    #[test]
     fn many_steps_are_counted_before_the_work() {
         assert_eq!(is_stopped(100_000, || (count_steps(90_000), count_steps(20_000))), ((true, false), true));
         let after = is_stopped(100_000, || (count_steps(200_000), count_step(), count_steps(0)));
@@ -345,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cancels_learns_of_a_write_that_was_begun() {
+    fn a_canceller_learns_of_a_write_that_was_begun() {
         let budget = Budget::default();
         assert_eq!(budget.begin_write(), Ok(()));
         assert!(budget.cancel() && budget.has_begun_to_write());

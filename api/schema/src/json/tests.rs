@@ -56,7 +56,7 @@ fn fields_come_out_in_order_and_maps_sorted() {
 }
 
 #[test]
-fn what_says_nothing_is_gone_and_what_is_always_written_is_there() {
+fn empty_values_are_left_out_and_required_ones_are_written() {
     for (kind, json, wanted) in [
         ("rbac.v1.Role", "{}", r#"{"metadata":{},"rules":null}"#),
         ("rbac.v1.Role", r#"{"rules":[]}"#, r#"{"metadata":{},"rules":null}"#),
@@ -257,7 +257,7 @@ fn wrong_types_are_errors_with_a_place() {
 }
 
 #[test]
-fn what_is_not_json_is_refused() {
+fn text_that_is_not_json_is_refused() {
     for json in [
         "",
         " ",

@@ -1,4 +1,4 @@
-//! What a field, an item of a list or a value of a map holds, and how it is merged.
+//! Types of values: of a field, an item of a list or a value of a map, and their merge strategies.
 
 use super::TypeId;
 use crate::value::Value;

@@ -38,7 +38,7 @@ fn objects_are_equal_in_any_order_and_lists_are_not() {
 }
 
 #[test]
-fn what_is_missing_is_null_until_it_is_set() {
+fn a_missing_member_is_null_until_it_is_set() {
     let mut value = Value::Null;
     assert_eq!(value["a"][0]["b"], Value::Null);
     value["a"]["b"] = json!([1]);

@@ -78,7 +78,7 @@ fn only_the_first_document_counts() {
 }
 
 #[test]
-fn what_is_not_yaml_is_refused() {
+fn text_that_is_not_yaml_is_refused() {
     for yaml in ["a: [1", "a: b: c", "a: *x", "? [1]\n: 2", "a: .inf", "[a]: 1", "a: \"x"] {
         assert!(refused(yaml).starts_with("error converting YAML to JSON: "), "{yaml}");
     }

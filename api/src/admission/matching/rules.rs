@@ -1,7 +1,7 @@
-//! Which writes a policy, a binding or a webhook is about.
+//! The writes that a policy, a binding or a webhook matches.
 //!
 //! Owns `MatchResources` as it is prepared, and its order, which is the reference's: selectors, excluding rules, rules; errors
-//! of selectors count only where a rule matches (facts/extension.md 5.2). Lists of rules are sets.
+//! of selectors count only where a rule matches. Lists of rules are sets.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Which certificates a kubelet may ask for from the signers of kubelets: those of its own node.
+//! Certificates that a kubelet may request from the signers of kubelets: those of its own node.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

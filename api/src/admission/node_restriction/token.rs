@@ -1,4 +1,4 @@
-//! Which tokens of service accounts a kubelet may ask for: those bound to pods of its node, for an audience that the pod
+//! Tokens of service accounts that a kubelet may request: those bound to pods of its node, for an audience that the pod
 //! names.
 //!
 //! A pod names an audience in a projected token, or by a CSI driver of one of its volumes that asks for tokens of it.

@@ -1,4 +1,4 @@
-//! What `PodSecurity` leaves behind of its decisions: annotations of audit events, and counters.
+//! The traces of `PodSecurity`'s decisions: annotations of audit events, and counters.
 //!
 //! Owns their names. A series has a policy's version as it is, or `future` where this server does not know it, so that
 //! labels of namespaces cannot make series without end.

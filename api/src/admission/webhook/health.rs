@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn one_call_of_a_dead_webhook_in_half_a_minute_has_its_own_time() {
+    fn a_dead_webhook_has_a_call_of_its_own_time_each_half_minute() {
         let health = dead_at(Duration::from_secs(100));
         let at = |seconds: u64, left: Option<u64>| {
             let left = left.map(Duration::from_secs);

@@ -1,4 +1,4 @@
-//! What a dead webhook does not lock out: the writes without which a cluster cannot come back, and the administrator's bypass.
+//! Writes that pass beside a dead webhook: those without which a cluster cannot come back, and the administrator's bypass.
 //!
 //! Owns one table, [`TABLE`]: which writes pass although a webhook that has to allow them is dead, why, and whether that is
 //! so by default. It is looked at only behind a call that failed, of a webhook that did not answer its last calls

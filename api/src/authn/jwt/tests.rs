@@ -251,7 +251,7 @@ fn claims_are_held_against_the_configuration_and_the_time() {
 }
 
 #[test]
-fn what_is_no_token_of_the_issuer_is_left_to_others() {
+fn tokens_that_are_not_the_issuers_are_left_to_others() {
     let good = good();
     let (head, _) = good.rsplit_once('.').unwrap();
     for (token, expected) in [

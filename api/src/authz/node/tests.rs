@@ -177,7 +177,7 @@ fn nodes_and_pods_are_read_and_written_as_the_reference_allows() {
 }
 
 #[test]
-fn what_carries_the_name_of_a_node_is_its_own() {
+fn objects_with_the_name_of_a_node_are_its_own() {
     let lease = Err("can only access node lease with the same name as the requesting node");
     let verbs = Err("can only get, create, update, patch, or delete a node lease");
     let csi_node = Err("can only access CSINode with the same name as the requesting node");

@@ -1,4 +1,4 @@
-//! Whether a user who writes a role has all of its rights already.
+//! The check against escalation: a user who writes a role has all of its rights already.
 //!
 //! Owns the comparison of rules by what they cover. Each asked rule is broken down into single rights, as in the
 //! reference: one of the owner's rules has to cover each of them alone. The owner's rules are compared as they are prepared

@@ -301,7 +301,7 @@ fn a_refusal_names_roles_that_are_missing() {
 }
 
 #[test]
-fn what_a_rule_covers_is_compared_right_by_right() {
+fn rules_are_compared_right_by_right() {
     let parse = |rules: Json| serde_json::from_value::<Vec<PolicyRule>>(rules).unwrap();
     let pods = |verbs: &[&str]| json!({"verbs": verbs, "apiGroups": [""], "resources": ["pods"]});
     for (owned, asked, lacking) in [

@@ -215,7 +215,7 @@ fn no_request_grows_out_of_the_conditions() {
 }
 
 #[test]
-fn what_a_user_may_cannot_be_listed() {
+fn rights_that_a_webhook_decides_on_cannot_be_listed() {
     let asked = asked(settings(), review(&json!({})));
     let applied = Applied::certain(State::default().into());
     let ann = ann();

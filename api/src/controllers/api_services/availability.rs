@@ -1,4 +1,4 @@
-//! Whether the servers of aggregated groups are there, as the condition `Available` of each APIService says.
+//! Probes the servers of aggregated groups and writes the condition `Available` of each APIService.
 //!
 //! Owns the order of the checks and their words, which are the reference's: the service, its port, its endpoints, and then the
 //! server, which is asked for the document of its group and version. An object is looked at when it changes, or its service or

@@ -200,7 +200,7 @@ async fn a_local_object_is_said_to_be_available_whatever_was_said_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_server_serves_is_asked_again_and_forgotten_with_it() {
+async fn documents_of_a_server_are_asked_for_again_and_forgotten_with_it() {
     let (fixture, server) = aggregating().await;
     let client = fixture.client();
     let described = || client.aggregation().descriptions().find(REMOTE);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_there_is_left_alone() {
+    async fn objects_that_are_there_are_left_alone() {
         let fixture = Fixture::new();
         fixture.while_running(run(&fixture.client(), None), 1).await;
         let before = fixture.state().applied();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_cluster_cannot_be_without_is_not_deleted() {
+    async fn objects_that_a_cluster_cannot_be_without_are_not_deleted() {
         let fixture = Fixture::new();
         fixture.while_running(run(&fixture.client(), None), 1).await;
         let cases = [
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_somebody_removes_comes_back() {
+    async fn removed_objects_come_back() {
         let fixture = Fixture::new();
         fixture.while_running(run(&fixture.client(), None), 1).await;
         fixture.remove_by_force(NAMESPACES, "orch-node-lease").await;

@@ -257,7 +257,7 @@ fn malformed_configurations_are_refused_with_paths() {
 }
 
 #[test]
-fn who_applies_for_the_first_time_joins_and_disturbs_nobody() {
+fn a_first_apply_joins_and_disturbs_nobody() {
     let mut c = Cluster::new("ConfigMap");
     c.apply("one", data(json!({"a": "1"})));
     let managed = |c: &Cluster| c.live.as_ref().unwrap()["metadata"]["managedFields"].clone();
@@ -294,7 +294,7 @@ fn stored_sets_follow_a_field_that_became_atomic() {
 }
 
 #[test]
-fn what_became_atomic_is_contested_as_a_whole() {
+fn fields_that_became_atomic_are_contested_as_a_whole() {
     let mut c = Cluster::new("Deployment");
     let config = |value: &str| json!({"spec": {"replicas": 2, "selector": {"matchLabels": {"a": value}}}});
     c.apply("one", json!({"spec": {"selector": {"matchLabels": {"a": "b"}}}}));

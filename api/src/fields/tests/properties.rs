@@ -253,7 +253,7 @@ proptest! {
     }
 
     #[test]
-    fn what_only_you_own_goes_with_you(theirs in agreeing(), mine in agreeing()) {
+    fn fields_of_a_single_manager_go_with_its_configuration(theirs in agreeing(), mine in agreeing()) {
         let before = applied(None, &theirs, "them");
         let with_mine = applied(Some(&before), &mine, "me");
         let after = applied(Some(&with_mine), &json!({}), "me");

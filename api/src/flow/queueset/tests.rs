@@ -57,7 +57,7 @@ fn a_request_wider_than_all_seats_runs_alone() {
 }
 
 #[test]
-fn what_leaves_the_queue_is_not_dispatched() {
+fn a_request_that_left_its_queue_is_not_dispatched() {
     let mut set = QueueSet::new(OWN_QUEUES, 1, 0);
     let first = ticket(set.arrive(0, 1, 1));
     let (gone, next) = (ticket(set.arrive(0, 1, 1)), ticket(set.arrive(0, 1, 1)));
@@ -150,7 +150,7 @@ fn run(flows: &[Flow], seats_max: u32, span: u64) -> Vec<u64> {
 }
 
 #[test]
-fn one_of_a_light_flow_is_soon_in_turn_whatever_another_has_queued() {
+fn a_light_flow_is_soon_in_turn_whatever_another_has_queued() {
     let mut set = QueueSet::new(OWN_QUEUES, 2, 0);
     let mut executing: VecDeque<_> = (0..2).map(|_| ticket(set.arrive(0, 1, 1))).collect();
     for _ in 0..500 {

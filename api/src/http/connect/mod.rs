@@ -24,7 +24,7 @@ use self::passage::Passage;
 use super::Api;
 use super::body::Upload;
 use super::deadline::{REQUEST_MAX, run_until_deadline};
-use super::held::Payer;
+use super::memory_ledger::Payer;
 use super::respond::{self, Lasting};
 use super::stages::{Authorized, ResourceEndpoint};
 use crate::admission;

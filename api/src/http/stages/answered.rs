@@ -7,7 +7,7 @@ use http::{HeaderValue, Response, Version, header};
 use orch_bounded::WarningLimit;
 use orch_raft::Store;
 
-use super::super::{Api, audited, respond};
+use super::super::{Api, respond, response_events};
 use super::Arrived;
 use crate::connect::headers::asks_for_upgrade;
 use crate::error::ApiError;
@@ -54,8 +54,8 @@ impl Answered {
     pub(super) async fn audited(mut self, arrived: &Arrived) -> Self {
         if arrived.exchange.trail().is_some() {
             let brand = arrived.served().registry.brand;
-            audited::record_failure(&arrived.exchange, self.error.as_ref(), brand);
-            let finished = audited::finish_audit(&arrived.exchange, &arrived.headers, self.response);
+            response_events::record_failure(&arrived.exchange, self.error.as_ref(), brand);
+            let finished = response_events::finish_audit(&arrived.exchange, &arrived.headers, self.response);
             self.response = Box::pin(finished).await;
         }
         self

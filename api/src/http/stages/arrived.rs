@@ -14,7 +14,7 @@ use orch_rules::Action;
 use super::super::body::Upload;
 use super::super::deadline::Deadline;
 use super::super::headers::{accept, header_text};
-use super::super::served::Served;
+use super::super::node_documents::Served;
 use super::super::{Api, version};
 use crate::authn::{Peer, UserReporter, impersonate};
 use crate::endpoint::Endpoint;

@@ -12,7 +12,7 @@ use orch_schema::budget::Budget;
 
 use super::super::Api;
 use super::super::deadline::{REQUEST_MAX, deadline, run_until_deadline};
-use super::super::held::COUNTED_BYTES_MIN;
+use super::super::memory_ledger::COUNTED_BYTES_MIN;
 use super::super::respond::WatchResponse;
 use super::authorized::Undeclared;
 use super::{Arrived, Authorized, Elsewhere, Operation, Page};

@@ -74,7 +74,7 @@ async fn each_path_of_the_index_answers_and_what_is_served_is_in_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_node_does_not_serve_is_not_in_its_index() {
+async fn paths_that_a_node_does_not_serve_are_not_in_its_index() {
     let server = Server::new().await;
     bootstrap(server.store.clone()).await;
     let paths = listed(&server).await;

@@ -6,7 +6,6 @@ use std::time::Duration;
 use futures::future::{join, join_all};
 use orch_schema::value::Map;
 
-use super::undeclared::define;
 use super::*;
 use crate::http::large::{GATHERED_OBJECTS_MIN, MANY_OBJECTS_MIN};
 use crate::http::pool::Pool;
@@ -120,7 +119,7 @@ fn a_watch_that_looks_at_many_objects_tells_of_those_that_are_selected() {
 }
 
 #[test]
-fn what_goes_over_many_objects_is_done_beside_the_threads_that_serve() {
+fn requests_over_many_objects_leave_the_threads_that_serve() {
     block_on(async {
         let server = filled().await;
         let rule = json!({"apiGroups": [""], "verbs": ["get"], "resources": ["x".repeat(70_000)]});
@@ -196,36 +195,7 @@ fn a_list_of_many_converted_objects_is_made_in_the_pool() {
 }
 
 #[test]
-fn a_write_of_a_kind_that_is_declared_is_judged_beside_the_threads_that_serve() {
-    block_on(async {
-        let server = Server::new().await;
-        define(&server).await;
-        let widgets = "/apis/example.com/v1/namespaces/ns/widgets";
-        let widget = |name: &str| {
-            let object =
-                json!({"metadata": {"name": name}, "kind": "Widget", "apiVersion": "example.com/v1"});
-            Body::from(object.to_string())
-        };
-        assert_eq!(server.send(Method::POST, widgets, &[], widget("a")).await.code, 201);
-        let api = server.api_over(server.store.clone());
-        let server = Server { router: Api { pool: Pool::of(0), ..api }.router(), ..server };
-        let (one, scale) = (format!("{widgets}/a"), format!("{widgets}/a/status"));
-        for (method, path, waits) in [
-            (Method::POST, widgets, true),
-            (Method::PUT, &*one, true),
-            (Method::PUT, &*scale, false),
-            (Method::GET, &*one, false),
-            (Method::DELETE, &*one, false),
-        ] {
-            let sent = server.send(method.clone(), path, &[], widget("a"));
-            let sent = tokio::time::timeout(Duration::from_secs(5), sent).await;
-            assert_eq!(sent.is_err(), waits, "{method} {path}");
-        }
-    });
-}
-
-#[test]
-fn what_is_made_of_few_large_objects_is_made_beside_the_threads_that_serve() {
+fn answers_of_few_large_objects_leave_the_threads_that_serve() {
     block_on(async {
         let server = Server::new().await;
         server.create(MAPS, large("a")).await;

@@ -156,7 +156,7 @@ async fn a_version_to_come_is_waited_for_and_then_too_large() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_history_forgot_is_gone_where_exactly_that_was_asked_for() {
+async fn forgotten_versions_are_gone_where_exactly_they_were_asked_for() {
     let (server, revisions) = filled().await;
     let page = server.get(&format!("{MAPS}?limit=1")).await.json();
     let token = page["metadata"]["continue"].as_str().unwrap().to_owned();
@@ -212,7 +212,7 @@ async fn a_list_is_not_gone_on_with_in_a_cluster_that_was_made_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_is_told_only_of_lists_without_selectors() {
+async fn the_remaining_count_is_told_only_of_lists_without_selectors() {
     let (server, _) = filled().await;
     let metadata = |query: String| {
         let server = &server;

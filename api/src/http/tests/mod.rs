@@ -3,6 +3,7 @@
 mod access;
 mod aggregated;
 mod audits;
+mod brief;
 mod collections;
 mod credentials;
 mod described;

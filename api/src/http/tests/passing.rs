@@ -114,7 +114,7 @@ fn message(text: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_leads_to_no_backend_is_refused_in_the_reference_words() {
+async fn paths_without_a_backend_are_refused_in_the_reference_words() {
     let (server, backends) = server(Scripted { code: 200, ..Scripted::default() }).await;
     let no_host = "pod p does not have a host assigned";
     let choose = "a container name must be specified for pod two, choose one of: [x y]";

@@ -86,7 +86,7 @@ async fn a_quorum_is_asked_for_an_unknown_path_by_those_who_may_use_it_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_client_has_seen_of_a_kind_is_waited_for_where_no_quorum_answers() {
+async fn a_version_that_a_client_has_seen_of_a_kind_is_waited_for_where_no_quorum_answers() {
     let server = Server::new().await;
     let (before, lag) = (server.store.state(), Arc::new(Lag::default()));
     let member = laggard(&server, &lag);

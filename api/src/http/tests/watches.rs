@@ -244,7 +244,7 @@ async fn initial_events_are_optional_for_those_who_say_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_too_slowly_is_told_and_ended() {
+async fn a_client_that_reads_too_slowly_is_told_and_ended() {
     let server = Server::new().await;
     let watch = format!("{MAPS}?watch=1&resourceVersion=2");
     let response = server.open(http::Method::GET, &watch, &[], axum::body::Body::empty()).await;

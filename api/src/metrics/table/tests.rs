@@ -1,4 +1,4 @@
-//! What the series of many kinds hold.
+//! Tests of the series of many kinds: their text and their memory.
 
 use std::collections::BTreeMap;
 

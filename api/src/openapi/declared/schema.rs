@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_left_out() {
+    fn empty_members_of_a_schema_are_left_out() {
         let schema = json!({
             "type": "object", "description": "", "nullable": false, "required": [], "example": {}, "default": null,
             "x-orch-preserve-unknown-fields": false, "x-orch-list-map-keys": [], "properties": {}, "minimum": 0,

@@ -15,7 +15,7 @@ use orch_schema::value::{Map, SmolStr, Value};
 
 use self::meta::Meta;
 use super::go_text::{printed, type_name};
-use super::{PatchError, Reach};
+use super::{PatchError, PatchScope};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -42,24 +42,27 @@ pub fn strategic_merge_patch(
 
 /// The members of an object of the type `root` that `patch` may read or change: its own members, at any depth. An
 /// object with a directive, or with the patch strategy `replace`, is reached as a whole.
-pub fn strategic_reach(schema: &Schema, root: TypeId, patch: &Value) -> Reach {
-    reach(schema, Meta::Struct(schema.get(root)), patch)
+pub fn strategic_scope(schema: &Schema, root: TypeId, patch: &Value) -> PatchScope {
+    scope(schema, Meta::Struct(schema.get(root)), patch)
 }
 
-fn reach(schema: &Schema, meta: Meta<'_>, patch: &Value) -> Reach {
-    let Value::Object(patch) = patch else { return Reach::Whole };
+fn scope(schema: &Schema, meta: Meta<'_>, patch: &Value) -> PatchScope {
+    let Value::Object(patch) = patch else { return PatchScope::Whole };
     // few: the members of an object are mostly fields.
-    if patch.is_empty() || patch.len() > Reach::MEMBERS_MAX || patch.keys().any(|key| key.starts_with('$')) {
-        return Reach::Whole;
+    if patch.is_empty()
+        || patch.len() > PatchScope::MEMBERS_MAX
+        || patch.keys().any(|key| key.starts_with('$'))
+    {
+        return PatchScope::Whole;
     }
     let below = |(key, value): (&SmolStr, &Value)| {
-        let reach = match meta.field(schema, key) {
-            Ok((inner, strategy)) if !strategy.replace => reach(schema, inner, value),
-            _ => Reach::Whole,
+        let scope = match meta.field(schema, key) {
+            Ok((inner, strategy)) if !strategy.replace => scope(schema, inner, value),
+            _ => PatchScope::Whole,
         };
-        (key.clone(), reach)
+        (key.clone(), scope)
     };
-    Reach::Members(patch.iter().map(below).collect())
+    PatchScope::Members(patch.iter().map(below).collect())
 }
 
 struct Merger<'s> {

@@ -56,7 +56,44 @@ fn reference_is_wider_than_the_rfc() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn only_a_member_may_be_absent_in_a_test() {
+    let document = json!({"a": 1, "l": [1], "m": {"nil": null}});
+    let test = |path: &str, value: Value| {
+        apply(document.clone(), json!([{"op": "test", "path": path, "value": value}])).err()
+    };
+    let missing = |path: &str| {
+        let text = format!("test operation does not apply: is missing path: {path}: missing value");
+        Some(PatchError::CannotApply(text))
+    };
+    for (path, value, expected) in [
+        ("/m/none", json!(null), None),
+        ("/m/nil", json!(null), None),
+        ("/m/none", json!(1), Some(PatchError::TestFailed)),
+        ("/a", json!(null), Some(PatchError::TestFailed)),
+        ("/l/0", json!(2), Some(PatchError::TestFailed)),
+        ("/l/-1", json!(1), None),
+        ("/none/k", json!(null), missing("/none/k")),
+        ("/none/k", json!(1), missing("/none/k")),
+        ("/a/k", json!(1), missing("/a/k")),
+        ("/m/nil/k", json!(1), missing("/m/nil/k")),
+    ] {
+        assert_eq!(test(path, value), expected, "{path}");
+    }
+    for path in ["/l/1", "/l/-"] {
+        let told = test(path, json!(null));
+        assert!(matches!(told, Some(PatchError::CannotApply(_))), "{path}: {told:?}");
+    }
+}
+
+#[test]
+fn a_null_that_an_expression_made_is_a_value() {
+    let test = |operation: Value| JsonPatch::made(json!([operation])).unwrap().apply(&mut json!({"m": {}}));
+    assert_eq!(test(json!({"op": "test", "path": "/m/k", "value": null})), Err(PatchError::TestFailed));
+    assert_eq!(test(json!({"op": "test", "path": "/m/k"})), Ok(()));
+}
+
+#[test]
+fn operations_that_do_not_fit_are_refused() {
     for patch in [
         json!([{"op": "bogus", "path": "/a"}]),
         json!([{}]),

@@ -166,7 +166,7 @@ async fn every_way_of_a_write_passes_both_phases_in_their_places() {
 }
 
 #[tokio::test]
-async fn what_a_plugin_adds_is_applied_with_the_write() {
+async fn additions_of_a_plugin_are_applied_with_the_write() {
     let mut server = Server::new().await;
     server.pipeline.admission = Chain::new(vec![Box::new(Quota)]);
     let made = |name: &str| json!({"metadata": {"name": name}});
@@ -458,7 +458,7 @@ impl Plugin for Rival {
 }
 
 #[tokio::test]
-async fn what_was_created_meanwhile_is_changed_instead() {
+async fn an_object_created_meanwhile_is_changed_instead() {
     let mut server = Server::new().await;
     let rival = std::sync::Arc::new(Mutex::new(None));
     server.pipeline.admission = Chain::new(vec![Box::new(Rival(rival.clone()))]);

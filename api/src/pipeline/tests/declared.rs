@@ -5,7 +5,7 @@ use orch_schema::{Column, ResourceType, Selectable};
 
 use super::*;
 use crate::conversion::testing::Renaming;
-use crate::negotiate::{Representation, View};
+use crate::negotiate::{Representation, ResponseView};
 use crate::registry::{DeclaredKind, DeclaredVersion, End, Stage};
 use crate::render::{IncludeObject, Renderer};
 
@@ -170,7 +170,7 @@ async fn a_table_shows_the_columns_of_the_definition() {
     server.advance(65);
     let registry = &server.pipeline.registry();
     let resource = registry.find("stable.example.com", "v1", "fleets").unwrap();
-    let representation = Representation { view: View::Table, ..crate::negotiate::JSON };
+    let representation = Representation { view: ResponseView::Table, ..crate::negotiate::JSON };
     let renderer = Renderer::new(registry, resource, representation, IncludeObject::None);
     let key = orch_raft::Key::new(&resource.storage, "ns", "a").unwrap();
     let object = orch_raft::Store::state(&server.pipeline.store).object(&key).unwrap().clone();

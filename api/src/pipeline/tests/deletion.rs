@@ -206,7 +206,7 @@ async fn policies_add_and_remove_finalizers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_know_that_dependents_stay_is_told() {
+async fn delete_of_a_job_warns_that_its_pods_stay() {
     let server = Server::new().await;
     let jobs = "/apis/batch/v1/namespaces/ns/jobs";
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});

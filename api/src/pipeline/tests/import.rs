@@ -74,7 +74,7 @@ async fn an_object_of_the_name_gives_way_only_where_that_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_fit_is_refused_with_its_reason() {
+async fn objects_that_do_not_fit_are_refused_with_their_reason() {
     let server = Server::new().await;
     let code = async |path: &str, object: Value| {
         let reply = server.put(path, object).await;

@@ -181,7 +181,7 @@ async fn a_put_names_the_object_of_the_path() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_update_cannot_change_stays() {
+async fn fixed_metadata_stays_over_an_update() {
     let server = Server::new().await;
     let created = server.create(MAPS, map("a")).await;
     server.advance(5);

@@ -163,8 +163,8 @@ fn both_ways(server: &Server, path: &str, content_type: &str, patch: &Value) -> 
     let stored = super::super::stored::tree_of(state.object(&request.key().unwrap()).unwrap()).unwrap();
     let options = pipeline.write_options(request, WriteKind::Plain).unwrap();
     let parsed = || -> Option<Parsed> { parse_patch(request, content_type).ok() };
-    let reach = pipeline.reach(request, &parsed()?.patch)?;
-    let part = pipeline.patched_part(request, parsed()?, &stored, &reach, options.field_validation)?;
+    let scope = pipeline.scope(request, &parsed()?.patch)?;
+    let part = pipeline.patched_part(request, parsed()?, &stored, &scope, options.field_validation)?;
     let whole = pipeline.patched_whole(request, &options, parsed()?, stored.clone());
     let whole = whole.unwrap_or_else(|error| panic!("{content_type} {patch}: {error}"));
     assert_eq!(part.value, whole.value, "{content_type} {patch} of {stored}");

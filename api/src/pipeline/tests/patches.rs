@@ -149,7 +149,7 @@ async fn formats_that_are_not_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_there_cannot_be_patched_but_by_apply() {
+async fn absent_objects_are_patched_by_apply_alone() {
     let server = Server::new().await;
     for format in [MERGE, STRATEGIC] {
         let refused = server.patch(&format!("{MAPS}/none"), format, json!({"data": {}})).await;

@@ -85,7 +85,7 @@ async fn objects_are_counted_until_the_quota_is_full() {
 }
 
 #[tokio::test]
-async fn one_entry_of_the_log_has_the_object_and_every_charge() {
+async fn an_entry_of_the_log_has_the_object_and_every_charge() {
     let server = Server::new().await;
     server.quota("a", json!({"hard": {"pods": "5"}})).await;
     server.quota("b", json!({"hard": {"pods": "5", "requests.cpu": "2"}})).await;
@@ -135,7 +135,7 @@ async fn a_quota_that_cannot_measure_a_pod_refuses_it() {
 }
 
 #[tokio::test]
-async fn what_is_removed_ended_or_reduced_is_given_back_at_once() {
+async fn amounts_that_are_removed_ended_or_reduced_are_given_back_at_once() {
     let server = Server::new().await;
     server.quota("q", json!({"hard": {"pods": "9", "count/pods": "9", "requests.cpu": "9"}})).await;
     let used =

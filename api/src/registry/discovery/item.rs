@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_shrink_is_compressed_as_well() {
+    fn text_that_does_not_shrink_is_compressed_as_well() {
         let noise: Vec<u8> =
             (0..100_000u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
         let Deflated { blocks, crc } = deflate(&noise);

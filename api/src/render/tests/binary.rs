@@ -89,8 +89,8 @@ fn a_list_is_its_metadata_and_the_messages_of_its_objects() {
 
 #[test]
 fn metadata_is_the_first_field_of_every_message() {
-    let of_one = renderer("configmaps", Representation { view: View::Metadata, ..PROTOBUF });
-    let of_list = renderer("configmaps", Representation { view: View::MetadataList, ..PROTOBUF });
+    let of_one = renderer("configmaps", Representation { view: ResponseView::Metadata, ..PROTOBUF });
+    let of_list = renderer("configmaps", Representation { view: ResponseView::MetadataList, ..PROTOBUF });
     let object = stored(&of_one, &config_map("a"));
     let partial =
         message("meta.v1.PartialObjectMetadata", &json!({ "metadata": value(&object)["metadata"] }));

@@ -17,7 +17,7 @@ fn events_that_hand_out_what_an_object_holds_read_nothing() {
         (TABLE, [true, true], [whole, whole]),
         (METADATA, [true, true], [whole / 8, whole / 8]),
         (PROTOBUF, [false, true], [whole, whole]),
-        (Representation { view: View::Metadata, ..PROTOBUF }, [false, true], [whole, whole]),
+        (Representation { view: ResponseView::Metadata, ..PROTOBUF }, [false, true], [whole, whole]),
     ] {
         let form = renderer("configmaps", representation).form();
         assert_eq!([None, at].map(|revision| form.renders_each(revision)), renders, "{representation:?}");
@@ -54,16 +54,16 @@ fn forms_differ_where_their_events_do() {
         of_maps(PRETTY, metadata),
         "events are on one line, and whole objects have no part"
     );
-    assert_eq!(of_maps(JSON, none), of_maps(older(View::Whole), none));
+    assert_eq!(of_maps(JSON, none), of_maps(older(ResponseView::Whole), none));
     assert_eq!(of_maps(METADATA, none), of_maps(METADATA, metadata));
     let different = [
         of_maps(JSON, none),
         of_maps(PROTOBUF, none),
         of_maps(TABLE, none),
         of_maps(TABLE, metadata),
-        of_maps(older(View::Table), none),
+        of_maps(older(ResponseView::Table), none),
         of_maps(METADATA, none),
-        of_maps(older(View::Metadata), none),
+        of_maps(older(ResponseView::Metadata), none),
         form_of("", "secrets", TABLE, none),
         form_of("", "events", TABLE, none),
         form_of("events.orch.io", "events", TABLE, none),

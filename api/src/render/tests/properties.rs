@@ -12,7 +12,7 @@ fn contents() -> impl Strategy<Value = Vec<(String, usize)>> {
 }
 
 fn representations() -> impl Iterator<Item = Representation> {
-    let views = [View::Whole, View::MetadataList, View::Table];
+    let views = [ResponseView::Whole, ResponseView::MetadataList, ResponseView::Table];
     views.into_iter().flat_map(|view| {
         [JSON, PRETTY, YAML, PROTOBUF].map(|representation| Representation { view, ..representation })
     })
@@ -30,15 +30,15 @@ fn objects(contents: &[(String, usize)]) -> Vec<SharedObject> {
 }
 
 /// The expected list, built as a tree.
-fn expected(view: View, objects: &[SharedObject]) -> Option<Value> {
+fn expected(view: ResponseView, objects: &[SharedObject]) -> Option<Value> {
     let values = objects.iter().map(|object| serde_json::from_slice::<Value>(&object.json).unwrap());
     let metadata = json!({ "resourceVersion": "9" });
     match view {
-        View::Whole => Some(json!({
+        ResponseView::Whole => Some(json!({
             "kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata,
             "items": values.collect::<Vec<_>>(),
         })),
-        View::Metadata | View::MetadataList => {
+        ResponseView::Metadata | ResponseView::MetadataList => {
             let version = "meta.orch.io/v1";
             let items = values.map(|value| {
                 json!({ "kind": "PartialObjectMetadata", "apiVersion": version, "metadata": value["metadata"] })
@@ -48,7 +48,7 @@ fn expected(view: View, objects: &[SharedObject]) -> Option<Value> {
                 "items": items.collect::<Vec<_>>(),
             }))
         }
-        View::Table => None,
+        ResponseView::Table => None,
     }
 }
 
@@ -62,7 +62,7 @@ proptest! {
         for representation in representations() {
             let renderer = renderer("configmaps", representation);
             let payload = renderer.list(page(objects.clone()), NOW).unwrap();
-            let is_streamed = representation.view == View::Whole && representation.encoding != Encoding::Yaml;
+            let is_streamed = representation.view == ResponseView::Whole && representation.encoding != Encoding::Yaml;
             let len = payload.len();
             let mut joined = Vec::new();
             for frame in payload.into_frames() {
@@ -85,7 +85,7 @@ proptest! {
     fn pretty_lists_are_what_a_tree_prints(contents in contents()) {
         let objects = objects(&contents);
         let found = text(renderer("configmaps", PRETTY).list(page(objects.clone()), NOW).unwrap());
-        let tree = expected(View::Whole, &objects).unwrap();
+        let tree = expected(ResponseView::Whole, &objects).unwrap();
         // The tree's printer does not escape `<`, `>` and `&`.
         let printed = serde_json::to_string_pretty(&tree).unwrap();
         let printed = printed.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");

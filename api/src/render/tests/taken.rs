@@ -51,7 +51,7 @@ fn objects(renderer: &Renderer) -> (Vec<SharedObject>, Vec<Weak<()>>) {
 
 #[test]
 fn objects_are_kept_no_longer_than_until_they_are_sent() {
-    let metadata = Representation { view: View::MetadataList, ..JSON };
+    let metadata = Representation { view: ResponseView::MetadataList, ..JSON };
     for representation in [JSON, PRETTY, metadata, PROTOBUF] {
         let renderer = renderer("configmaps", representation);
         let (objects, kept) = objects(&renderer);
@@ -75,8 +75,8 @@ fn objects_are_kept_no_longer_than_until_they_are_sent() {
 
 #[test]
 fn documents_are_kept_no_longer_than_until_they_are_sent() {
-    let pretty_table = Representation { view: View::Table, ..PRETTY };
-    let yaml_table = Representation { view: View::Table, ..YAML };
+    let pretty_table = Representation { view: ResponseView::Table, ..PRETTY };
+    let yaml_table = Representation { view: ResponseView::Table, ..YAML };
     for representation in [TABLE, pretty_table, yaml_table, YAML] {
         let renderer = renderer("configmaps", representation);
         let payload = renderer.list(page(objects(&renderer).0), NOW).unwrap();

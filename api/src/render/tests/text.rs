@@ -63,7 +63,7 @@ fn several_lines_and_yaml_are_the_same_object() {
 fn only_the_metadata_is_cut_out() {
     assert_eq!(answer(METADATA), partial("a") + "\n");
     assert_eq!(
-        answer(Representation { view: View::Metadata, ..YAML }),
+        answer(Representation { view: ResponseView::Metadata, ..YAML }),
         "apiVersion: meta.orch.io/v1\nkind: PartialObjectMetadata\nmetadata:\n  \
          creationTimestamp: \"2026-01-02T03:04:05Z\"\n  name: a\n  namespace: ns\n  resourceVersion: \"7\"\n"
     );
@@ -109,7 +109,7 @@ fn empty_lists_have_no_items() {
 
 #[test]
 fn items_of_metadata_lists_have_their_kind() {
-    let renderer = renderer("configmaps", Representation { view: View::MetadataList, ..JSON });
+    let renderer = renderer("configmaps", Representation { view: ResponseView::MetadataList, ..JSON });
     let list = page(vec![stored(&renderer, &config_map("a")), stored(&renderer, &config_map("b"))]);
     let open = r#"{"kind":"PartialObjectMetadataList","apiVersion":"meta.orch.io/v1","metadata":{"resourceVersion":"9"},"items":["#;
     assert_eq!(
@@ -370,7 +370,7 @@ fn bytes_that_are_no_object_are_an_internal_error() {
         (b"{\"metadata\":", METADATA),
         (b"{\"data\":{}}", METADATA),
         (b"nonsense", PROTOBUF),
-        (b"{\"data\":{\"a\":\"b\"}}", Representation { view: View::Metadata, ..PROTOBUF }),
+        (b"{\"data\":{\"a\":\"b\"}}", Representation { view: ResponseView::Metadata, ..PROTOBUF }),
     ] {
         assert!(matches!(broken(json, representation), Err(ApiError::Internal(_))), "{json:?}");
     }

@@ -21,11 +21,11 @@ const INCLUDES: [IncludeObject; 3] = [IncludeObject::None, IncludeObject::Metada
 fn representations() -> Vec<Representation> {
     let older = MetaVersion::V1Beta1;
     let mut all = vec![JSON, PROTOBUF, Representation { pretty: true, ..JSON }];
-    for view in [View::Table, View::Metadata] {
+    for view in [ResponseView::Table, ResponseView::Metadata] {
         all.push(Representation { view, ..JSON });
         all.push(Representation { view, meta_version: older, ..JSON });
     }
-    all.push(Representation { view: View::Metadata, ..PROTOBUF });
+    all.push(Representation { view: ResponseView::Metadata, ..PROTOBUF });
     all
 }
 

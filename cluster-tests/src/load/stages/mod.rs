@@ -94,7 +94,7 @@ const STAGES: &[Stage] = &[
         "metrics",
         &[
             "orch_api::metrics",
-            "orch_api::http::measure",
+            "orch_api::http::request_figures",
             "metrics",
             "metrics_util",
             "metrics_exporter_prometheus",

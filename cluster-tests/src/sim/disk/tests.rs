@@ -92,7 +92,7 @@ fn a_handle_from_before_the_crash_is_void() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_durable_once_the_disk_is_opened_again() {
+fn writes_of_a_killed_process_are_durable_once_the_disk_is_opened_again() {
     in_simulation(3, |disk| async move {
         disk.open().append((1..=5).map(record).collect(), ignored()).unwrap();
         disk.close();
@@ -104,7 +104,7 @@ fn what_a_killed_process_left_is_durable_once_the_disk_is_opened_again() {
 }
 
 #[test]
-fn one_sync_serves_all_that_wait_for_it() {
+fn a_sync_serves_all_that_wait_for_it() {
     in_simulation(4, |disk| async move {
         let handle = disk.open();
         let (told, count) = counted();
@@ -260,7 +260,7 @@ fn a_sync_that_hangs_completes_when_it_no_longer_does() {
 }
 
 #[test]
-fn what_has_rotted_cannot_be_read_until_it_is_restored() {
+fn rotten_records_cannot_be_read_until_they_are_restored() {
     in_simulation(10, |disk| async move {
         let handle = disk.open();
         handle.append(vec![record(1)], ignored()).unwrap();

@@ -67,7 +67,7 @@ fn rejects_order(text: &str) {
 }
 
 #[test]
-fn one_after_the_other_is_fine() {
+fn calls_one_after_the_other_are_linearizable() {
     accepts(
         "1-2 w3 absent => ok3 was0
          3-4 read => got3 was3
@@ -212,7 +212,7 @@ fn a_version_from_before_all_calls_is_known() {
 }
 
 #[test]
-fn what_was_certainly_not_done_is_never_seen() {
+fn writes_that_were_certainly_not_done_are_never_seen() {
     rejects(
         "1-2 w4 always => x
          3-4 read => got4 was4",

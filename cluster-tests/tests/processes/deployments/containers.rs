@@ -53,7 +53,7 @@ fn the_image_is_what_the_root_s_script_makes_and_nothing_of_the_build() {
 }
 
 #[test]
-fn what_the_build_runs_is_there_and_can_be_read() {
+fn files_that_the_build_runs_are_there_and_can_be_read() {
     let ignored = source(".dockerignore");
     let runs = all("RUN");
     assert!(!runs.is_empty());

@@ -9,7 +9,7 @@ mod server;
 use serde_json::{Value, json};
 
 use self::members::members;
-use self::server::{agreement, backups, certificates, space, webhooks};
+use self::server::{agreement, backups, certificates, signing_key, space, webhooks};
 use super::table::{duration, text};
 
 /// Exit code of a healthy cluster.
@@ -48,12 +48,14 @@ pub(super) fn conditions(cluster: &Value) -> Vec<Condition> {
     agreement(&server, &cluster["agreement"], &mut found);
     space(cluster, &mut found);
     certificates(&server, &cluster["certificates"], &mut found);
+    signing_key(&server, &cluster["signing_key"], &mut found);
     webhooks(&server, &cluster["dead_webhooks"], &mut found);
     backups(&server, &cluster["backups"], &mut found);
     // What the others told the server of themselves.
     for member in cluster["members"].as_array().into_iter().flatten() {
         let (name, report) = (text(&member["name"]), &member["report"]);
         certificates(&name, &report["certificates"], &mut found);
+        signing_key(&name, &report["signing_key"], &mut found);
         webhooks(&name, &report["dead_webhooks"], &mut found);
         backups(&name, &report["backups"], &mut found);
     }

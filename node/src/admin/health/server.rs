@@ -106,6 +106,28 @@ pub(super) fn certificates(server: &str, certificates: &Value, found: &mut Vec<C
     }
 }
 
+/// An older file of the signing key, in seconds, is to be changed: 400 days, as in the alert `OrchServiceAccountKeyOld`.
+const SIGNING_KEY_AGE_S_MAX: u64 = 400 * 86_400;
+
+/// The key by which the server signs service account tokens, where it is old.
+pub(super) fn signing_key(server: &str, key: &Value, found: &mut Vec<Condition>) {
+    let age = key["age_s"].as_u64().filter(|age| *age > SIGNING_KEY_AGE_S_MAX);
+    found.extend(age.map(|age| {
+        Condition {
+            severity: Severity::Warning,
+            name: "SigningKeyOld",
+            message: format!(
+                "the file of the key by which {server} signs service account tokens is {} old ({})",
+                duration(age),
+                text(&key["modified"])
+            ),
+            next: "make a new key for --service-account-signing-key-file, and keep the old one under \
+               --service-account-key-file until the last token has ended"
+                .to_owned(),
+        }
+    }));
+}
+
 /// Admission webhooks that do not answer the server.
 pub(super) fn webhooks(server: &str, webhooks: &Value, found: &mut Vec<Condition>) {
     for webhook in webhooks.as_array().into_iter().flatten() {
@@ -163,5 +185,30 @@ pub(super) fn backups(server: &str, targets: &Value, found: &mut Vec<Condition>)
             ),
             next: next.to_owned(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_signing_key_is_old_after_400_days() {
+        let found = |key: Value| {
+            let mut found = Vec::new();
+            signing_key("a", &key, &mut found);
+            found
+        };
+        let key = |age_s: u64| json!({"modified": "2025-01-01T00:00:00Z", "age_s": age_s});
+        assert_eq!((found(Value::Null), found(key(400 * 86_400))), (vec![], vec![]));
+        let old = found(key(401 * 86_400));
+        let [condition] = old.as_slice() else { panic!("{old:?}") };
+        assert_eq!((condition.severity, condition.name), (Severity::Warning, "SigningKeyOld"));
+        let message =
+            "the file of the key by which a signs service account tokens is 401d old (2025-01-01T00:00:00Z)";
+        assert_eq!(condition.message, message);
+        assert!(condition.next.contains("--service-account-key-file until the last token"));
     }
 }

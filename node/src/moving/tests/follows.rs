@@ -112,7 +112,7 @@ fn pod(uid: &str, owner: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_an_object_has_released_stays_at_its_end_also_where_it_was_taken_after_the_first_copy() {
+async fn a_dependent_that_its_owner_released_outlives_it_also_where_it_was_taken_after_the_first_copy() {
     let clusters = Clusters::start().await;
     let (source, target) = (&clusters.source, &clusters.target);
     source.put("replicasets.apps", object("n/r", "u-r"));
@@ -139,7 +139,7 @@ async fn what_an_object_has_released_stays_at_its_end_also_where_it_was_taken_af
 }
 
 #[tokio::test]
-async fn what_a_removal_puts_off_is_copied_at_once() {
+async fn an_object_that_a_removal_puts_off_is_copied_at_once() {
     let clusters = Clusters::start().await;
     let (source, target) = (&clusters.source, &clusters.target);
     source.put("replicasets.apps", object("n/r", "u-r"));

@@ -41,6 +41,12 @@ fn certificate(days: i64) -> Vec<CertificateView> {
     certificates(&[Expiry { used_as: CertificateUse::Serving, not_before, not_after }], now)
 }
 
+/// The key of tokens, of so many days ago.
+fn key(days: u64) -> SigningKeyView {
+    let now = SystemTime::now();
+    signing_key(now - Duration::from_secs(86_400 * days), now)
+}
+
 /// A webhook that does not answer, with what follows for the writes that it is about.
 fn dead(refuses: bool) -> Vec<OutageView> {
     vec![OutageView {
@@ -82,6 +88,7 @@ impl Known {
     fn healthy() -> Known {
         let report = || Report {
             certificates: certificate(65),
+            signing_key: Some(key(30)),
             dead_webhooks: Vec::new(),
             backups: backed_up("directory", 0, 0),
         };
@@ -136,9 +143,15 @@ impl Known {
         let told = serde_json::to_vec(&self.told).unwrap();
         let b = self.member(1);
         b.report = b.answers.filter(|answers| *answers).map(|_| told.into());
-        let Report { certificates, dead_webhooks, backups } = self.own;
-        let view =
-            ClusterView { certificates, dead_webhooks, backups, state: self.state, ..view(self.status) };
+        let Report { certificates, signing_key, dead_webhooks, backups } = self.own;
+        let view = ClusterView {
+            certificates,
+            signing_key,
+            dead_webhooks,
+            backups,
+            state: self.state,
+            ..view(self.status)
+        };
         serde_json::to_value(view).unwrap()
     }
 }
@@ -146,7 +159,7 @@ impl Known {
 type Break = fn(&mut Known);
 
 /// What breaks a cluster, the condition that tells it, the exit code, the fault, and the next step.
-const TABLE: [(&str, Break, u8, &str, &str); 30] = [
+const TABLE: [(&str, Break, u8, &str, &str); 31] = [
     ("MemberDown", |k| is_down(k.member(1)), 3, "b is down, last heard 3m20s ago", "orch cluster remove b"),
     (
         "NoMajority",
@@ -257,6 +270,13 @@ const TABLE: [(&str, Break, u8, &str, &str); 30] = [
         "orch certs renew",
     ),
     (
+        "SigningKeyOld",
+        |k| k.told.signing_key = Some(key(500)),
+        3,
+        "the key by which b signs service account tokens is 500d old",
+        "--service-account-signing-key-file",
+    ),
+    (
         "WebhookDead",
         |k| k.own.dead_webhooks = dead(true),
         4,
@@ -343,7 +363,7 @@ fn each_fault_that_a_node_knows_of_is_told_with_the_next_step_and_an_exit_code()
 }
 
 #[test]
-fn what_a_member_that_is_down_told_before_is_not_told_of_it_now() {
+fn reports_of_a_member_that_is_down_are_not_told_any_more() {
     let mut known = Known::healthy();
     known.told.certificates = certificate(-2);
     is_down(known.member(1));

@@ -10,7 +10,7 @@ fn of(user: &str, uri: &str) -> Request<Empty<Bytes>> {
 }
 
 #[tokio::test]
-async fn one_user_who_takes_all_places_keeps_no_other_out() {
+async fn a_user_who_takes_all_places_keeps_no_other_out() {
     let fixture = start_with(|server| server.places = places::Places::new(4));
     let mut greedy = Vec::new();
     for _ in 0..4 {

@@ -1,4 +1,4 @@
-//! What a rewrite of the records tells: its progress, its end, and the keys that nothing needs any more.
+//! Reports of a rewrite of the records: its progress, its end, and the keys that are no longer needed.
 
 use std::fmt;
 

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn one_alone_is_outvoted_by_two_with_a_leader_behind_them() {
+    fn a_lone_founder_is_outvoted_by_two_with_a_leader_behind_them() {
         let (against, confirmed, silent) = (answer("old", true), answer("", true), answer("", false));
         let all = |one: &wire::IdentityResponse, count| vec![one.clone(); count];
         assert!(is_outvoted(&all(&against, 1), &all(&confirmed, 2)));

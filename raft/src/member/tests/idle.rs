@@ -1,4 +1,4 @@
-//! What an idle member does: nothing that has no cause.
+//! Tests of an idle member: without a cause it does nothing.
 
 use super::*;
 use crate::Runtime;

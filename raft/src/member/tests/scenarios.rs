@@ -6,7 +6,7 @@ use crate::Runtime;
 use crate::transport::Purpose;
 
 #[test]
-fn one_member_serves_and_keeps_what_it_wrote() {
+fn a_single_member_serves_and_keeps_its_writes() {
     simulate(1, async {
         let mut cluster = Cluster::start(1).await;
         cluster.leader().await;

@@ -30,7 +30,7 @@ async fn short(cluster: &Cluster, is_short: bool) {
 }
 
 #[test]
-fn one_full_disk_stops_growth_everywhere_and_nobody_from_making_room() {
+fn a_full_disk_stops_growth_everywhere_and_nobody_from_making_room() {
     simulate(31, async {
         let cluster = cluster_with_room().await;
         for i in 0..4 {

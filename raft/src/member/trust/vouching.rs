@@ -1,4 +1,4 @@
-//! Whether a peer may act as a member: ask for votes, lead, send or pull a state.
+//! Vouching for peers: the rights of a peer to ask for votes, lead, send or pull a state.
 //!
 //! A certificate proves a name and nothing more. The log names the members, but the log of a member that was away may be
 //! old: it lacks members that were added, and still has members that were removed. So:

@@ -1,4 +1,4 @@
-//! How the reference writes and reads values of flags and of the configuration file.
+//! The reference's notation for values of flags and of the configuration file.
 //!
 //! Owns numbers, truth values, durations and lists as they stand on the command line and in the file, with the error
 //! texts that the reference gives for bad ones: scripts and dashboards look for them. It knows no flag and no field.

@@ -1,4 +1,4 @@
-//! Which changes help a pod that a plugin rejected: the reference's queueing hints.
+//! The reference's queueing hints: the changes that help a pod that a plugin rejected.
 //!
 //! Owns, for each plugin, the kinds of events that can help ([`interests`]) and whether one event helps one pod ([`hint`]).
 //! A hint errs on the side of waking: a pod that sleeps on although it fits is a fault, one that is planned in vain costs

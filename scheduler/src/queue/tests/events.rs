@@ -1,4 +1,4 @@
-//! Which changes become events: those that can help nobody are dropped.
+//! Tests of the changes that become events: those that can help nobody are dropped.
 
 use super::*;
 use crate::api::core::v1::{

@@ -89,8 +89,8 @@ pub struct Job {
     pub device_timeout: Duration,
     /// The extender that binds in the scheduler's place.
     pub binder: Option<Arc<Extender>>,
-    /// Cancelled when the pod's place is for another, the pod is gone, or the executor stops or begins anew: a job that
-    /// still waits for volumes or devices ends.
+    /// Cancelled when the pod's place is for another, the pod is gone, or the executor stops or rebuilds its planner: a
+    /// job that still waits for volumes or devices ends.
     pub cancelled: CancellationToken,
 }
 

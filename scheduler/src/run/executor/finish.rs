@@ -21,7 +21,7 @@ use super::{Executor, Now};
 /// The message for users about a pod that gave way before it was bound.
 const PREEMPTED: &str = "preempted by a pod of higher priority before it was bound";
 
-/// The message for users about a pod whose job was cancelled because the scheduler stops, or begins anew.
+/// The message for users about a pod whose job was cancelled because the scheduler stops, or rebuilds its planner.
 const INTERRUPTED: &str = "the scheduler was interrupted before the pod was bound, and plans it again";
 
 impl<P: Planning> Executor<P> {

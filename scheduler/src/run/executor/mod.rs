@@ -87,7 +87,7 @@ pub struct ExecutorOptions {
     pub binders: Vec<Arc<Extender>>,
     /// Measures durations for the metrics.
     pub stopwatch: Stopwatch,
-    /// When the executor is to begin anew.
+    /// When the planner is rebuilt.
     pub rebuild: Rebuild,
 }
 
@@ -123,7 +123,7 @@ pub struct Executor<P: Planning> {
     unsynced: BTreeSet<Followed>,
     // The request for new lists that all kinds have to answer before a pod is planned; 0 for the first lists.
     lists_wanted: u64,
-    // Bytes that the planner held once all kinds had been listed, after the start or the last beginning anew.
+    // Bytes that the planner held once all kinds had been listed, after the start or the last rebuild.
     known_bytes: Option<usize>,
     // Jobs under way, those that only bind and those that have to prepare first. Invariant: bindings <= BINDINGS_MAX,
     // preparing <= PREPARING_MAX.
@@ -224,8 +224,8 @@ impl<P: Planning> Executor<P> {
         self.queue.next_tick()
     }
 
-    /// When it is to begin anew.
-    pub fn rebuild(&self) -> Rebuild {
+    /// When the planner is rebuilt.
+    pub fn rebuild_options(&self) -> Rebuild {
         self.options.rebuild
     }
 

@@ -51,9 +51,9 @@ impl Default for Rebuild {
 pub enum Wear {
     /// A little part.
     Light,
-    /// The larger part: it is time to begin anew at a quiet moment.
+    /// The larger part: a rebuild is due at a quiet moment.
     Worn,
-    /// So large a part that jobs which wait for volumes or devices are cancelled for the beginning.
+    /// So large a part that jobs which wait for volumes or devices are cancelled for the rebuild.
     Heavy,
 }
 
@@ -61,7 +61,7 @@ pub enum Wear {
 const HEAVY_FACTOR: usize = 4;
 
 impl<P: Planning> Executor<P> {
-    /// Whether it is time to begin anew.
+    /// Whether a rebuild is due.
     pub fn wear(&self) -> Wear {
         let Rebuild { bytes_min, factor, .. } = self.options.rebuild;
         let Some(known) = self.known_bytes else { return Wear::Light };
@@ -73,7 +73,7 @@ impl<P: Planning> Executor<P> {
         }
     }
 
-    /// Every kind has been listed: the memory in use is that which a beginning costs.
+    /// Every kind has been listed: the memory in use is that of a rebuilt planner.
     pub(super) fn all_known(&mut self) {
         if self.known_bytes.is_none() {
             self.known_bytes = Some(self.planning.worn_bytes());
@@ -86,10 +86,10 @@ impl<P: Planning> Executor<P> {
         effects.extend(jobs.map(Effect::Cancel));
     }
 
-    /// Forgets the cluster. It counts as known again once every kind was told anew, whole, after `request`.
+    /// Forgets the cluster. It counts as known again once every kind was listed whole after `request`.
     ///
     /// No job may be under way: [`Executor::bindings`] is 0.
-    pub fn begin_anew(&mut self, request: u64) {
+    pub fn rebuild(&mut self, request: u64) {
         assert_eq!(self.bindings(), 0, "a job that ends later would find its pod unknown");
         let Self {
             planning,
@@ -112,7 +112,7 @@ impl<P: Planning> Executor<P> {
             costly: _,
             unplannable: _,
         } = self;
-        planning.begin_anew();
+        planning.rebuild();
         // Counters of metrics never go back.
         *queue = Queue::continuing(options.queue.clone(), queue);
         *shapes = Shapes::default();

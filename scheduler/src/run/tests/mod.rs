@@ -38,7 +38,7 @@ fn start_reporting(
     start_rebuilding(api, leadership, waits_for_leadership, report, Duration::from_secs(60))
 }
 
-/// An engine that may begin anew so often.
+/// An engine that may rebuild its planner so often.
 fn start_rebuilding(
     api: &FakeApi,
     leadership: Leadership,
@@ -176,7 +176,7 @@ async fn a_standby_writes_no_status_and_makes_up_for_it_when_it_leads() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_binding_that_nobody_can_ask_after_does_not_stop_planning_when_it_is_time_to_begin_anew() {
+async fn a_binding_that_nobody_can_ask_after_does_not_stop_planning_when_a_rebuild_is_due() {
     let api = FakeApi::start().await;
     put_node(&api, "a", 100);
     let interval = Duration::from_millis(50);

@@ -44,12 +44,32 @@ pub enum Wanted {
     Patch,
 }
 
+/// The reason why an expression is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It does not compile, or has another type than its place asks for.
+    Invalid(String),
+    /// It has the type, and a pattern in it cannot be used. The reference reports this as a fault of its own.
+    Internal(String),
+}
+
+impl Refusal {
+    /// The text.
+    pub fn into_text(self) -> String {
+        match self {
+            Refusal::Invalid(text) | Refusal::Internal(text) => text,
+        }
+    }
+}
+
 /// Compiles the expressions of one policy.
 #[derive(Debug)]
 pub struct Compiler<'b> {
     brand: &'b Brand,
     types: AdmissionTypes,
     has_params: bool,
+    /// Expressions may name `variables`.
+    has_variables: bool,
     /// Those of mutations.
     libraries: Libraries,
     /// Number of variables so far.
@@ -71,7 +91,14 @@ impl<'b> Compiler<'b> {
 
     fn of(brand: &'static Brand, has_params: bool, libraries: Libraries) -> Compiler<'b> {
         let types = AdmissionTypes::of(brand.name);
-        Compiler { brand, types, has_params, libraries, variables: 0, scopes: Vec::new() }
+        let scopes = Vec::new();
+        Compiler { brand, types, has_params, has_variables: true, libraries, variables: 0, scopes }
+    }
+
+    /// The same for a policy that declares no variables: there is no `variables` then.
+    #[must_use]
+    pub fn without_variables(self) -> Compiler<'b> {
+        Compiler { has_variables: false, ..self }
     }
 
     /// The program of `source`.
@@ -84,7 +111,7 @@ impl<'b> Compiler<'b> {
         place: Place,
         wanted: &Wanted,
         charge: &mut dyn Charge,
-    ) -> Result<Result<Program, String>, Exhausted> {
+    ) -> Result<Result<Program, Refusal>, Exhausted> {
         let scope = self.scope(place, charge)?;
         let ast = match Ast::check(source, &scope, charge)? {
             Ok(ast) => ast,
@@ -92,7 +119,8 @@ impl<'b> Compiler<'b> {
         };
         if !wanted.admits(ast.result()) {
             let found = self.written(ast.result());
-            return Ok(Err(format!("must evaluate to {} but got {found}", wanted.written())));
+            let text = format!("must evaluate to {} but got {found}", wanted.written());
+            return Ok(Err(Refusal::Invalid(text)));
         }
         program(ast, charge)
     }
@@ -106,17 +134,24 @@ impl<'b> Compiler<'b> {
         name: &str,
         source: &str,
         charge: &mut dyn Charge,
-    ) -> Result<Result<Program, String>, Exhausted> {
+    ) -> Result<Result<Program, Refusal>, Exhausted> {
         let scope = self.scope(Place::Variable, charge)?;
-        let checked = Ast::check(source, &scope, charge)?;
-        let of = checked.as_ref().map_or(&Type::Error, Ast::result);
-        self.types = self.types.clone().with_policy_variable(name, of);
+        let mut of = Type::Error;
+        let compiled = match Ast::check(source, &scope, charge)? {
+            Ok(ast) => {
+                let found = ast.result().clone();
+                let program = program(ast, charge)?;
+                if program.is_ok() {
+                    of = found;
+                }
+                program
+            }
+            Err(error) => Err(failed(&error)),
+        };
+        self.types = self.types.clone().with_policy_variable(name, &of);
         self.variables += 1;
         self.scopes.clear();
-        match checked {
-            Ok(ast) => program(ast, charge),
-            Err(error) => Ok(Err(failed(&error))),
-        }
+        Ok(compiled)
     }
 
     /// The names that an expression of `place` may use. A scope has a table of all variables so far, which is charged for.
@@ -138,7 +173,7 @@ impl<'b> Compiler<'b> {
     fn declares(&self, place: Place, variable: AdmissionVariable) -> bool {
         match variable {
             AdmissionVariable::Params => self.has_params,
-            AdmissionVariable::Variables => place != Place::Condition,
+            AdmissionVariable::Variables => self.has_variables && place != Place::Condition,
             AdmissionVariable::Authorizer | AdmissionVariable::RequestResource => place != Place::Message,
             AdmissionVariable::Object
             | AdmissionVariable::OldObject
@@ -189,14 +224,14 @@ fn is_object(of: &Type, name: &str) -> bool {
 }
 
 /// The program of a checked expression, unless a pattern in it cannot be used.
-fn program(ast: Ast, charge: &mut dyn Charge) -> Result<Result<Program, String>, Exhausted> {
+fn program(ast: Ast, charge: &mut dyn Charge) -> Result<Result<Program, Refusal>, Exhausted> {
     let program = ast.program(PatternLimits::STANDING, charge)?;
     Ok(match program.refusal() {
-        Some(reason) => Err(reason),
+        Some(reason) => Err(Refusal::Internal(reason)),
         None => Ok(program),
     })
 }
 
-fn failed(error: &CompileError) -> String {
-    format!("compilation failed: {error}")
+fn failed(error: &CompileError) -> Refusal {
+    Refusal::Invalid(format!("compilation failed: {error}"))
 }

@@ -16,7 +16,7 @@ mod published;
 mod tests;
 mod validate;
 
-pub use self::compile::{Compiler, POLICY_COMPILE_STEPS_MAX, Place, Wanted};
+pub use self::compile::{Compiler, POLICY_COMPILE_STEPS_MAX, Place, Refusal, Wanted};
 pub use self::conditions::{Condition, Conditions, Matched};
 pub use self::input::{Document, Input};
 pub use self::mutate::{Made, MutatingPrograms, MutationKind};
@@ -71,8 +71,11 @@ enum End {
 }
 
 impl Compiled {
-    fn of(source: &str, compiled: Result<Result<Program, String>, Exhausted>) -> Compiled {
-        let program = compiled.unwrap_or_else(|Exhausted| Err("it takes too long to compile".to_owned()));
+    fn of(source: &str, compiled: Result<Result<Program, Refusal>, Exhausted>) -> Compiled {
+        let program = match compiled {
+            Ok(compiled) => compiled.map_err(Refusal::into_text),
+            Err(Exhausted) => Err("it takes too long to compile".to_owned()),
+        };
         Compiled { source: source.into(), program }
     }
 

@@ -238,6 +238,20 @@ fn a_budget_that_is_used_up_ends_the_policy_with_one_error() {
 }
 
 #[test]
+fn messages_of_validations_that_hold_use_up_the_budget() {
+    let made = "string(object.data.k.contains(object.data.k))";
+    let spec =
+        json!({"validations": [{"expression": "true", "messageExpression": made}, {"expression": "false"}]});
+    let text = format!("failed messageExpression: {OUT_OF_BUDGET}");
+    let large = config_map(json!({"k": "a".repeat(100_000)}));
+    assert_eq!(said(&spec, &large), [Said::Failed(text.clone()), Said::Failed(text.clone())]);
+    let ignored = verdict_of(&spec, &large, FailurePolicy::Ignore).said;
+    assert_eq!(ignored, [Said::Ignored(text.clone()), Said::Ignored(text)]);
+    let small = config_map(json!({"k": "a"}));
+    assert_eq!(said(&spec, &small), [Said::Holds, denied("failed expression: false")]);
+}
+
+#[test]
 fn evaluations_of_policies_take_their_time_from_the_request() {
     let numbers = vec!["'no'"; 5_000].join(",");
     let cheap = json!({"validations": [{"expression": format!("!(object.data.k in [{numbers}])")}]});

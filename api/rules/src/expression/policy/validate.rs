@@ -17,9 +17,6 @@ use crate::validate::tree::Tree;
 
 /// Bytes of a message that an expression makes; a longer one is not used. The reference's.
 const MESSAGE_BYTES_MAX: usize = 5 << 10;
-/// Messages and variables up to which no evaluation of messages can use up the budget: each has the bound of one
-/// evaluation, a tenth of it. Where all validations hold, so few messages are not evaluated.
-const MESSAGES_WITHIN_BUDGET: usize = 8;
 
 /// A compiled validating policy.
 #[derive(Debug)]
@@ -130,7 +127,7 @@ impl ValidatingPrograms {
         };
         // Without the authorizer: expressions of these places cannot name it, or find no value.
         let values = input.values(Shown::WithoutAuthorizer);
-        let messages = self.messages(&values, &outcomes, &mut budget)?;
+        let messages = self.messages(&values, &mut budget)?;
         verdict.cost += POLICY_COST_MAX - budget.left();
         verdict.said = self.said(outcomes, messages, failure);
         let mut budget = Budget::of(POLICY_COST_MAX);
@@ -164,17 +161,16 @@ impl ValidatingPrograms {
         Ok(Some(outcomes))
     }
 
-    /// The usable messages that expressions make, by validation.
+    /// The usable messages that expressions make, by validation; the error where they use up what the validations have left of the
+    /// budget, which counts of validations that hold, too.
     fn messages(
         &self,
         values: &Values<'_>,
-        outcomes: &[Result<bool, String>],
         budget: &mut Budget,
     ) -> Result<Result<Vec<Option<String>>, String>, Box<Question>> {
         let mut messages: Vec<Option<String>> = vec![None; self.validations.len()];
-        let expressions = self.validations.iter().filter(|of| of.message_expression.is_some()).count();
-        let are_all_true = outcomes.iter().all(|outcome| *outcome == Ok(true));
-        if are_all_true && expressions + self.variables.len() <= MESSAGES_WITHIN_BUDGET {
+        // few: the validations of a policy.
+        if self.validations.iter().all(|of| of.message_expression.is_none()) {
             return Ok(Ok(messages));
         }
         let mut group = Group::new(values, &self.variables);

@@ -21,11 +21,17 @@ const LEVELS_MAX: usize = 100;
 
 /// Takes the rules of each part.
 pub(super) trait Visitor {
-    /// The rules at `place`, as the tree has them; none of a visitor that needs no tree.
+    /// The `rules` of `schema` at `place`, as the tree has them; none of a visitor that needs no tree.
     ///
     /// # Errors
     /// The steps are not left: the walk ends.
-    fn rules(&mut self, rules: &[Value], seen: &Seen, place: &Place<'_>) -> Result<Vec<Rule>, Exhausted>;
+    fn rules(
+        &mut self,
+        schema: &Value,
+        rules: &[Value],
+        seen: &Seen,
+        place: &Place<'_>,
+    ) -> Result<Vec<Rule>, Exhausted>;
 }
 
 /// What expressions at a part see.
@@ -46,15 +52,42 @@ impl Seen {
 }
 
 /// Where a part of a schema stands.
+#[derive(Clone, Copy)]
 pub(super) struct Place<'p> {
     step: Step<'p>,
     pub(super) cardinality: Cardinality,
     /// The list around, in which old values cannot be found.
     pub(super) uncorrelatable: Option<&'p Place<'p>>,
+    /// Of the part, once it is visited; of the part around before.
+    pub(super) typing: Typing,
     levels: usize,
 }
 
+/// Whether the rules of a part have a type for `self`. The reference looks for the types of a part only where it or a part around it has
+/// rules, and below one without a type for none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Typing {
+    /// Neither the part nor one around it has rules.
+    Unneeded,
+    /// It has a type.
+    Known,
+    /// It has none, or a part around it that needs one has none.
+    Missing,
+}
+
+impl Typing {
+    /// That of a part inside of one with this.
+    fn inside(self, has_rules: bool, declared: Option<&Arc<Declared>>) -> Typing {
+        match (self, declared) {
+            (Typing::Unneeded, _) if !has_rules => Typing::Unneeded,
+            (Typing::Missing, _) | (_, None) => Typing::Missing,
+            (_, Some(_)) => Typing::Known,
+        }
+    }
+}
+
 /// The way from the part around.
+#[derive(Clone, Copy)]
 enum Step<'p> {
     /// The whole schema has this path.
     Root(&'p Path),
@@ -145,6 +178,7 @@ impl Plan {
             step: Step::Root(path),
             cardinality: Cardinality::ROOT,
             uncorrelatable: None,
+            typing: Typing::Unneeded,
             levels: LEVELS_MAX,
         };
         let Plan { seen, keywords, names } = self;
@@ -155,11 +189,15 @@ impl Plan {
 impl Walk<'_> {
     fn node(&mut self, schema: &Value, seen: Seen, place: &Place<'_>) -> Result<Option<Node>, Exhausted> {
         let Some(levels) = place.levels.checked_sub(1) else { return Ok(None) };
-        let rules = match schema.items(&self.names.validations) {
-            [] => Vec::new(),
-            rules => self.visitor.rules(rules, &seen, place)?,
-        };
+        let rules = schema.items(&self.names.validations);
+        let typing = place.typing.inside(!rules.is_empty(), seen.declared.as_ref());
+        let place = &Place { typing, ..*place };
+        // The reference tells of the parts inside first.
         let children = self.children(schema, &seen, place, levels)?;
+        let rules = match rules {
+            [] => Vec::new(),
+            rules => self.visitor.rules(schema, rules, &seen, place)?,
+        };
         if rules.is_empty() && matches!(children, Children::None) {
             return Ok(None);
         }
@@ -187,11 +225,10 @@ impl Walk<'_> {
         if schema.at("items").is_object() {
             return self.items(schema, (seen, element), place, levels);
         }
-        let (cardinality, uncorrelatable) = (place.cardinality, place.uncorrelatable);
         if schema.at("additionalProperties").is_object() {
             let values = schema.at("additionalProperties");
-            let cardinality = cardinality.of_element(bound(schema, "maxProperties"));
-            let place = Place { step: Step::Values(place), cardinality, uncorrelatable, levels };
+            let cardinality = place.cardinality.of_element(bound(schema, "maxProperties"));
+            let place = Place { step: Step::Values(place), cardinality, levels, ..*place };
             let part = self.part(values, element, seen);
             let node = self.node(values, part, &place)?;
             return Ok(node.map_or(Children::None, |node| Children::Values(Box::new(node))));
@@ -199,7 +236,7 @@ impl Walk<'_> {
         let mut nodes = Vec::new();
         for (name, property) in schema.at("properties").as_object().into_iter().flatten() {
             let shown = declared.and_then(|declared| declared.property(name));
-            let place = Place { step: Step::Property(place, name), cardinality, uncorrelatable, levels };
+            let place = Place { step: Step::Property(place, name), levels, ..*place };
             let part = self.part(property, shown, seen);
             if let Some(node) = self.node(property, part, &place)? {
                 nodes.push((name.clone(), node));
@@ -225,6 +262,7 @@ impl Walk<'_> {
             cardinality: place.cardinality.of_element(bound(schema, "maxItems")),
             uncorrelatable: place.uncorrelatable.or_else(|| keys.is_none().then_some(place)),
             levels,
+            ..*place
         };
         let items = schema.at("items");
         let part = self.part(items, element, seen);
@@ -243,20 +281,28 @@ fn bound(schema: &Value, name: &str) -> Option<u64> {
 struct Keep;
 
 impl Visitor for Keep {
-    fn rules(&mut self, rules: &[Value], _seen: &Seen, _place: &Place<'_>) -> Result<Vec<Rule>, Exhausted> {
+    fn rules(
+        &mut self,
+        schema: &Value,
+        rules: &[Value],
+        _seen: &Seen,
+        _place: &Place<'_>,
+    ) -> Result<Vec<Rule>, Exhausted> {
         // A rule without a text is refused with the definition.
-        Ok(rules.iter().filter(|rule| !rule.text("rule").trim().is_empty()).map(Rule::of).collect())
+        let rules = rules.iter().filter(|rule| !rule.text("rule").trim().is_empty());
+        Ok(rules.map(|rule| Rule::of(rule, schema)).collect())
     }
 }
 
 impl Rule {
-    fn of(rule: &Value) -> Rule {
+    /// `rule` of `schema`.
+    fn of(rule: &Value, schema: &Value) -> Rule {
         Rule {
             text: rule.text("rule").trim().into(),
             message: rule.text("message").trim().into(),
             message_expression: rule.text("messageExpression").into(),
             reason: Reason::of(rule.at("reason").as_str()),
-            field_path: field_path::normalized(rule.text("fieldPath")).into(),
+            field_path: field_path::normalized(rule.text("fieldPath"), schema).into(),
             has_optional_old: rule.flag("optionalOldSelf"),
             compiled: OnceLock::new(),
         }

@@ -1,4 +1,4 @@
-//! What a definition is refused for because of its rules.
+//! Errors of a definition's rules.
 //!
 //! Owns the errors of rules that do not compile, and of costs: of one rule, of one message, and of a whole schema. Texts
 //! and paths are the reference's (vectors/cel).
@@ -9,7 +9,7 @@ use orch_proto::Brand;
 use orch_schema::value::Value;
 
 use super::Rule;
-use super::build::{Place, Plan, Seen, Visitor};
+use super::build::{Place, Plan, Seen, Typing, Visitor};
 use super::compile::{Compiler, Outcome, Texts};
 use crate::expression::{Charge, Exhausted};
 use crate::validate::tree::Tree;
@@ -19,9 +19,9 @@ use crate::validate::{FieldError, FieldErrors, Path};
 const EXPRESSION_COST_MAX: u64 = 10_000_000;
 /// Cost that all rules and messages of a schema may be estimated at.
 const SCHEMA_COST_MAX: u64 = 100_000_000;
-/// Rules that are named where a schema costs too much.
+/// Rules and messages that are named where a schema costs too much.
 const COSTLY_SHOWN_MAX: usize = 4;
-/// Cost of a rule that is named there.
+/// Cost of one that is named there.
 const COSTLY_MIN: u64 = 1_000_000;
 /// The end of each error about costs.
 const ADVICE: &str = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)";
@@ -42,7 +42,7 @@ struct Report<'r> {
     compiler: Compiler<'r>,
     errors: FieldErrors,
     total: u64,
-    /// The dearest rules with their costs, the dearest first.
+    /// The dearest rules and messages with their costs, the dearest first.
     costly: Vec<(u64, Path)>,
 }
 
@@ -72,10 +72,23 @@ pub fn check_rules(
 }
 
 impl Visitor for Report<'_> {
-    fn rules(&mut self, rules: &[Value], seen: &Seen, place: &Place<'_>) -> Result<Vec<Rule>, Exhausted> {
+    fn rules(
+        &mut self,
+        _schema: &Value,
+        rules: &[Value],
+        seen: &Seen,
+        place: &Place<'_>,
+    ) -> Result<Vec<Rule>, Exhausted> {
         let is_judged = (self.is_judged)(rules);
         // Paths are made once for each part with rules.
         let path = place.path().child(&self.validations);
+        if place.typing == Typing::Missing {
+            if is_judged {
+                let untyped = self.untyped(path);
+                self.push(untyped);
+            }
+            return Ok(Vec::new());
+        }
         for (at, rule) in rules.iter().enumerate() {
             // A rule without a text is refused with the definition.
             if rule.text("rule").trim().is_empty() {
@@ -93,17 +106,24 @@ impl Visitor for Report<'_> {
 impl Report<'_> {
     /// Adds the errors of one rule.
     fn judge(&mut self, rule: &Value, compiled: &Outcome, path: &Path, uncorrelatable: Option<&Place<'_>>) {
-        self.add_cost(compiled.rule_cost, &path.child("rule"), "rule");
-        self.judge_cost(compiled.rule_cost, &path.child("rule"), "rule");
+        self.add_cost(compiled.rule_cost, path, "rule");
         if let Err(reason) = &compiled.rule {
             self.push(FieldError::invalid(path.child("rule"), &shown(rule), reason));
         }
-        self.judge_old(rule, compiled, path, uncorrelatable);
-        self.judge_cost(compiled.message_cost, &path.child("messageExpression"), "messageExpression");
-        self.add_cost(compiled.message_cost, &path.child("messageExpression"), "messageExpression");
+        self.add_cost(compiled.message_cost, path, "messageExpression");
         if let Some(Err(reason)) = &compiled.message {
             self.push(FieldError::invalid(path.child("messageExpression"), &shown(rule), reason));
         }
+        self.judge_old(rule, compiled, path, uncorrelatable);
+    }
+
+    /// The error of the rules at `path` without a type for `self`.
+    fn untyped(&self, path: Path) -> FieldError {
+        let detail = format!(
+            "internal error: failed to construct type information for {} rules: unable to convert structural schema to CEL declarations",
+            self.validations
+        );
+        FieldError::internal(path, &detail)
     }
 
     fn push(&mut self, error: FieldError) {
@@ -123,28 +143,24 @@ impl Report<'_> {
                 format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {within}");
             self.push(FieldError::invalid_str(path.child("rule"), rule.text("rule"), &reason));
         }
-        if let (false, Ok(_), Some(optional)) =
-            (compiled.uses_old, &compiled.rule, rule.at("optionalOldSelf").as_bool())
-        {
+        if let (false, Some(optional)) = (compiled.uses_old, rule.at("optionalOldSelf").as_bool()) {
             let reason = "may not be set if oldSelf is not used in rule";
             self.push(FieldError::invalid(path.child("optionalOldSelf"), &optional.to_string(), reason));
         }
     }
 
-    fn judge_cost(&mut self, cost: u64, path: &Path, what: &str) {
+    /// Adds the cost of the expression `what` of the rule at `path`.
+    fn add_cost(&mut self, cost: u64, path: &Path, what: &str) {
+        self.total = self.total.saturating_add(cost);
+        if cost >= COSTLY_MIN {
+            let at = self.costly.partition_point(|(known, _)| *known >= cost);
+            self.costly.insert(at, (cost, path.child(what)));
+            self.costly.truncate(COSTLY_SHOWN_MAX);
+        }
         if cost > EXPRESSION_COST_MAX {
             let factor = factor(cost, EXPRESSION_COST_MAX);
             let reason = format!("estimated {what} cost exceeds budget by factor of {factor} {ADVICE}");
-            self.push(FieldError::forbidden(path.clone(), &reason));
-        }
-    }
-
-    fn add_cost(&mut self, cost: u64, path: &Path, what: &str) {
-        self.total = self.total.saturating_add(cost);
-        if what == "rule" && cost >= COSTLY_MIN {
-            let at = self.costly.partition_point(|(known, _)| *known >= cost);
-            self.costly.insert(at, (cost, path.clone()));
-            self.costly.truncate(COSTLY_SHOWN_MAX);
+            self.push(FieldError::forbidden(path.child(what), &reason));
         }
     }
 

@@ -1,71 +1,57 @@
 //! `fieldPath` of rules: `.a.b`, `.m['some key']`.
 
-/// The path behind that of the rule's node: `a.b`, `m[some key]`. Empty where `text` is; a path that cannot be read is
-/// taken as it is, since definitions with one are refused.
-pub(super) fn normalized(text: &str) -> String {
-    parts(text).unwrap_or_else(|| text.trim_start_matches('.').to_owned())
-}
+use orch_schema::value::Value;
 
-fn parts(text: &str) -> Option<String> {
-    let mut out = String::new();
-    let mut rest = text.trim();
-    while !rest.is_empty() {
-        if let Some(behind) = rest.strip_prefix('.') {
-            let end = behind.find(['.', '[', ']']).unwrap_or(behind.len());
-            if !out.is_empty() {
-                out.push('.');
+use crate::validate::field_path::{FieldStep, Notation, resolve};
+
+/// The path behind that of the rule's node, whose schema is `schema`: `a.b` to properties, `m[some key]` to entries of maps, however the
+/// text writes them. Empty where `text` is, and where it leads nowhere: definitions with such a one are refused.
+pub(super) fn normalized(text: &str, schema: &Value) -> String {
+    let Ok((steps, _)) = resolve(text, schema, Notation::DotsAndBrackets) else { return String::new() };
+    let mut path = String::new();
+    for step in steps {
+        match step {
+            FieldStep::Field(name) => {
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(&name);
             }
-            out.push_str(&behind[..end]);
-            rest = &behind[end..];
-            continue;
-        }
-        let (key, behind) = quoted(rest.strip_prefix("['")?)?;
-        out.push('[');
-        out.push_str(&key);
-        out.push(']');
-        rest = behind.strip_prefix(']')?;
-    }
-    Some(out)
-}
-
-/// A text up to the quote that ends it, and what comes behind.
-fn quoted(text: &str) -> Option<(String, &str)> {
-    let mut out = String::new();
-    let mut letters = text.char_indices();
-    while let Some((at, letter)) = letters.next() {
-        match letter {
-            '\'' => return Some((out, &text[at + 1..])),
-            '\\' => out.push(match letters.next()?.1 {
-                'a' => '\x07',
-                'b' => '\x08',
-                'f' => '\x0c',
-                'n' => '\n',
-                'r' => '\r',
-                't' => '\t',
-                'v' => '\x0b',
-                other @ ('\'' | '\\') => other,
-                _ => return None,
-            }),
-            other => out.push(other),
+            FieldStep::Entry(key) => {
+                path.push('[');
+                path.push_str(&key);
+                path.push(']');
+            }
         }
     }
-    None
+    path
 }
 
 #[cfg(test)]
 mod tests {
+    use orch_schema::json;
+
     use super::*;
 
     #[test]
-    fn paths_are_shown_as_those_of_errors() {
+    fn properties_stand_behind_dots_and_entries_in_brackets() {
+        let schema = json!({"properties": {
+            "a": {"properties": {"b": {}, "it's": {}}},
+            "m": {"additionalProperties": {"properties": {"x": {}}}},
+        }});
         for (text, shown) in [
             ("", ""),
             (".a.b", "a.b"),
+            ("['a']['b']", "a.b"),
+            (".a['it\\'s']", "a.it's"),
             (".m['some key']", "m[some key]"),
-            ("['a\\'b'].c", "[a'b].c"),
-            (".x", "x"),
+            (".m.key.x", "m[key].x"),
+            (".none", ""),
+            ("a", ""),
         ] {
-            assert_eq!(normalized(text), shown, "{text}");
+            assert_eq!(normalized(text, &schema), shown, "{text}");
         }
+        let map = json!({"additionalProperties": {}});
+        assert_eq!(normalized(".key", &map), "[key]");
     }
 }

@@ -8,6 +8,8 @@ use orch_schema::value::Value;
 use super::*;
 use crate::validate::Path;
 
+mod judged;
+
 fn spec(rule: Value) -> Value {
     json!({
         "type": "object",
@@ -210,12 +212,29 @@ fn broken_rules_are_told_as_recorded() {
             "spec.m[some key]: Required value: needed",
         ),
         (
+            json!({"rule": "self.n != 1", "message": "m", "fieldPath": ".m.key"}),
+            "spec.m[key]: Invalid value: m",
+        ),
+        (
+            json!({"rule": "self.n != 1", "message": "m", "fieldPath": "['o'].p"}),
+            "spec.o.p: Invalid value: m",
+        ),
+        (
+            json!({"rule": "self.n != 1", "message": "m", "fieldPath": ".o['p']"}),
+            "spec.o.p: Invalid value: m",
+        ),
+        (
             json!({"rule": "self.n != 1", "message": "x", "reason": "FieldValueDuplicate", "fieldPath": ".l"}),
             "spec.l: Duplicate value",
         ),
         (
             json!({"rule": "self.l[5] > 0"}),
             "spec: Invalid value: \"object\": index out of bounds: 5 evaluating rule: self.l[5] > 0",
+        ),
+        (
+            json!({"rule": "cidr('10.0.0.0/8').containsIP(self.s)"}),
+            "spec: Invalid value: \"object\": 'no such overload': call arguments did not match a supported operator, function \
+             or macro signature for rule: cidr('10.0.0.0/8').containsIP(self.s)",
         ),
         (
             json!({"rule": "self.m['none'] > 0"}),
@@ -226,7 +245,7 @@ fn broken_rules_are_told_as_recorded() {
             "spec: Invalid value: \"object\": integer overflow evaluating rule: overflow",
         ),
     ] {
-        let new = json!({"spec": {"n": 1, "o": {"p": 0}, "l": [1], "m": {"a": 1}}});
+        let new = json!({"spec": {"n": 1, "s": "x", "o": {"p": 0}, "l": [1], "m": {"a": 1}}});
         assert_eq!(errors(&messages(json!([rule.clone()])), &new, None), [expected], "{rule:?}");
     }
 }
@@ -313,6 +332,22 @@ fn evaluations_take_their_time_from_the_request() {
     request.enter(|| rules.validate(&json!({"l": items}), None, None, None, &mut Budget::of(RULES_COST_MAX)));
     assert!(request.check().is_err(), "the request has ended");
     assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_request_without_the_steps_to_compile_a_rule_is_stopped_and_leaves_nothing_behind() {
+    let rule = vec!["self.n > 0"; 100].join(" && ");
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}},
+        "x-orch-validations": [{"rule": rule}]});
+    let rules = SchemaRules::of(&schema, &ORCH);
+    let object = json!({"n": 1});
+    let judge = || rules.validate(&object, None, None, None, &mut Budget::of(RULES_COST_MAX));
+    let poor = std::sync::Arc::new(orch_schema::budget::Budget::of(5_000));
+    poor.enter(judge);
+    assert!(poor.check().is_err(), "its outcome is not used");
+    let rich = std::sync::Arc::new(orch_schema::budget::Budget::default());
+    assert!(rich.enter(judge).errors.is_empty(), "the rule is compiled by who can");
+    assert!(rich.check().is_ok());
 }
 
 #[test]

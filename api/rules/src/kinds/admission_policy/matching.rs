@@ -1,4 +1,4 @@
-//! Which requests a policy or binding is about: selectors, and rules over operations and resources.
+//! Validates which requests a policy or binding matches: selectors, and rules over operations and resources.
 //!
 //! Owns the defaults and the rules of `MatchResources`. Matching itself is `admission::policy::matching`'s.
 
@@ -31,10 +31,10 @@ pub(super) fn default_match(spec: &mut Value, field: &str) {
 pub(super) fn validate_match(resources: &Value, operations: &[&str], path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
     errors.extend(validate_match_policy(resources.text("matchPolicy"), path));
-    for (field, named) in [("namespaceSelector", "namespaceSelector"), ("objectSelector", "labelSelector")] {
+    for field in ["namespaceSelector", "objectSelector"] {
         match resources.at(field) {
             Value::Null => errors.push(FieldError::required(path.child(field), "")),
-            selector => errors.extend(validate_label_selector(selector, &path.child(named))),
+            selector => errors.extend(validate_label_selector(selector, &path.child(field))),
         }
     }
     for field in ["resourceRules", "excludeResourceRules"] {
@@ -48,13 +48,13 @@ pub(super) fn validate_match(resources: &Value, operations: &[&str], path: &Path
     errors
 }
 
-/// Refuses operations that rules may name elsewhere. The reference reports them without the place of the rule.
+/// Refuses other operations. The reference reports them without the place of the rule, also those that no rule may name anywhere.
 fn refuse_operations(resources: &Value, operations: &[&str], path: &Path) -> FieldErrors {
     let path = path.child("resourceRules").child("operations");
     let rules = resources.items("resourceRules").iter();
     let named = rules.flat_map(|rule| rule.texts("operations"));
     // few: the operations that there are.
-    let refused = named.filter(|name| OPERATIONS.contains(name) && !operations.contains(name));
+    let refused = named.filter(|name| !operations.contains(name));
     refused.map(|name| FieldError::not_supported(path.clone(), name, operations)).collect()
 }
 

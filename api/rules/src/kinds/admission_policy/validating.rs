@@ -7,6 +7,7 @@ use orch_schema::value::Value;
 use super::{default_policy, policy_row, validate_head, validate_variables};
 use crate::Action;
 use crate::expression::policy::{Place, Wanted};
+use crate::json_path::JsonPath;
 use crate::kinds::admission_rule::{Compiling, OPERATIONS, validate_conditions};
 use crate::kinds::{Cell, Context, Strategy, object_meta};
 use crate::validate::conditions::validate_conditions as validate_status_conditions;
@@ -47,8 +48,7 @@ impl Strategy for ValidatingAdmissionPolicy {
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
         let mut errors = object_meta::on_update(context, old, new);
         if context.action == Action::Status {
-            let path = Path::new("status").child("conditions");
-            errors.extend(validate_status_conditions(new.at("status").items("conditions"), &path));
+            errors.extend(validate_status(new.at("status"), &Path::new("status")));
             return errors;
         }
         errors.extend(validate_spec(context, new));
@@ -84,11 +84,13 @@ fn validate_spec(context: &Context<'_>, new: &Value) -> FieldErrors {
     let path = path.child("auditAnnotations");
     if annotations.len() > AUDIT_ANNOTATIONS_MAX {
         let detail = format!("must not have more than {AUDIT_ANNOTATIONS_MAX} auditAnnotations");
-        errors.push(FieldError::invalid(path, &shown(spec.at("auditAnnotations")), &detail));
-        return errors;
+        errors.push(FieldError::invalid(path.clone(), &shown(spec.at("auditAnnotations")), &detail));
     }
     let (policy, mut keys) = (new.at("metadata").text("name"), Distinct::new());
     for (at, annotation) in annotations.iter().numbered() {
+        if errors.is_full() {
+            break;
+        }
         let path = path.index(at);
         errors.extend(validate_annotation(policy, annotation, &mut compiling, &path));
         let key = annotation.text("key");
@@ -96,6 +98,28 @@ fn validate_spec(context: &Context<'_>, new: &Value) -> FieldErrors {
             errors.push(FieldError::duplicate(path.child("key"), &quoted(key)));
         }
     }
+    errors
+}
+
+fn validate_status(status: &Value, path: &Path) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    let warnings = path.child("typeChecking").child("expressionWarnings");
+    for (at, warning) in status.at("typeChecking").items("expressionWarnings").iter().numbered() {
+        if errors.is_full() {
+            break;
+        }
+        let path = warnings.index(at);
+        if warning.text("warning").is_empty() {
+            errors.push(FieldError::required(path.child("warning"), ""));
+        }
+        let (field, path) = (warning.text("fieldRef").trim(), path.child("fieldRef"));
+        if field.is_empty() {
+            errors.push(FieldError::required(path, ""));
+        } else if let Err(fault) = JsonPath::parse(field) {
+            errors.push(FieldError::invalid_str(path, field, &format!("invalid JSONPath: {fault}")));
+        }
+    }
+    errors.extend(validate_status_conditions(status.items("conditions"), &path.child("conditions")));
     errors
 }
 
@@ -145,14 +169,16 @@ fn validate_annotation(
         let key = format!("{policy}/{key}");
         errors.extend(invalid_each(&key_path, &key, qualified_name(&key)));
     }
-    let (expression, path) = (annotation.text("valueExpression"), path.child("valueExpression"));
-    if expression.trim().is_empty() {
+    let (written, path) = (annotation.text("valueExpression"), path.child("valueExpression"));
+    let expression = written.trim();
+    if expression.is_empty() {
         errors.push(FieldError::required(path, "valueExpression is not specified"));
-    } else if expression.trim().len() > VALUE_EXPRESSION_BYTES_MAX {
+    } else if expression.len() > VALUE_EXPRESSION_BYTES_MAX {
         let detail = format!("must not exceed {VALUE_EXPRESSION_BYTES_MAX} bytes in length");
         errors.push(FieldError::required(path, &detail));
     } else {
-        errors.extend(compiling.check(expression, Place::Annotation, &Wanted::TextOrNull, &path));
+        let of = (Place::Annotation, &Wanted::TextOrNull);
+        errors.extend(compiling.check_trimmed(expression, of, &path, written));
     }
     errors
 }

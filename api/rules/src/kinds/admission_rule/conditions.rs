@@ -24,10 +24,12 @@ pub(in crate::kinds) fn validate_conditions(
     let (conditions, path) = (of.items("matchConditions"), path.child("matchConditions"));
     if conditions.len() > MATCH_CONDITIONS_MAX {
         errors.push(FieldError::too_many(path.clone(), conditions.len(), MATCH_CONDITIONS_MAX));
-        return errors;
     }
     let mut names = Distinct::new();
     for (at, condition) in conditions.iter().numbered() {
+        if errors.is_full() {
+            break;
+        }
         let path = path.index(at);
         let expression = condition.text("expression").trim();
         if expression.is_empty() {

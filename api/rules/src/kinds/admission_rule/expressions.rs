@@ -6,7 +6,7 @@
 use orch_proto::Brand;
 use orch_schema::value::Value;
 
-use crate::expression::policy::{Compiler, POLICY_COMPILE_STEPS_MAX, Place, Wanted};
+use crate::expression::policy::{Compiler, POLICY_COMPILE_STEPS_MAX, Place, Refusal, Wanted};
 use crate::expression::{Allowance, Exhausted};
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, Path};
@@ -23,7 +23,12 @@ pub(in crate::kinds) struct Compiling<'b> {
 impl Compiling<'_> {
     /// Those of the validating policy with this spec.
     pub(in crate::kinds) fn validating(brand: &'static Brand, spec: &Value) -> Self {
-        Compiling::of(Compiler::validating(brand, spec.has("paramKind")))
+        let compiler = Compiler::validating(brand, spec.has("paramKind"));
+        Compiling::of(if spec.items("variables").is_empty() {
+            compiler.without_variables()
+        } else {
+            compiler
+        })
     }
 
     /// Those of a configuration of webhooks, which has match conditions only.
@@ -48,8 +53,19 @@ impl Compiling<'_> {
         wanted: &Wanted,
         path: &Path,
     ) -> Option<FieldError> {
+        self.check_trimmed(source, (place, wanted), path, source)
+    }
+
+    /// The same for `source`, which stands in `shown` with blanks around it.
+    pub(in crate::kinds) fn check_trimmed(
+        &mut self,
+        source: &str,
+        (place, wanted): (Place, &Wanted),
+        path: &Path,
+        shown: &str,
+    ) -> Option<FieldError> {
         let compiled = self.compiler.compile(source, place, wanted, &mut self.allowance);
-        refusal(compiled.map(|compiled| compiled.map(drop)), source, path)
+        refusal(compiled.map(|compiled| compiled.map(drop)), shown, path)
     }
 
     /// The error of the expression of the variable `name`, which those behind it may name.
@@ -64,10 +80,11 @@ impl Compiling<'_> {
     }
 }
 
-fn refusal(compiled: Result<Result<(), String>, Exhausted>, source: &str, path: &Path) -> Option<FieldError> {
+fn refusal(compiled: Result<Result<(), Refusal>, Exhausted>, shown: &str, path: &Path) -> Option<FieldError> {
     match compiled {
         Ok(Ok(())) => None,
-        Ok(Err(reason)) => Some(FieldError::invalid_str(path.clone(), source, &reason)),
+        Ok(Err(Refusal::Invalid(reason))) => Some(FieldError::invalid_str(path.clone(), shown, &reason)),
+        Ok(Err(Refusal::Internal(reason))) => Some(FieldError::internal(path.clone(), &reason)),
         Err(Exhausted) => Some(FieldError::forbidden(path.clone(), TOO_COMPLEX)),
     }
 }

@@ -51,9 +51,17 @@ pub(super) fn validate_match_policy(policy: &str, path: &Path) -> Option<FieldEr
     (!is_known).then(|| FieldError::not_supported(path.child("matchPolicy"), policy, &MATCH_POLICIES))
 }
 
-/// Rules for the groups, versions, resources, scope and operations of the rule at `path`.
+/// Rules for the operations, groups, versions, resources and scope of the rule at `path`.
 pub(super) fn validate_rule(rule: &Value, path: &Path) -> FieldErrors {
     let mut errors = FieldErrors::new();
+    errors.extend(validate_list(rule, "operations", "operations", path));
+    for (at, operation) in rule.texts("operations").into_iter().numbered() {
+        // few: the operations that there are.
+        if !OPERATIONS.contains(&operation) {
+            let path = path.child("operations").index(at);
+            errors.push(FieldError::not_supported(path, operation, &OPERATIONS));
+        }
+    }
     errors.extend(validate_list(rule, "apiGroups", "API groups", path));
     errors.extend(validate_list(rule, "apiVersions", "API versions", path));
     for (at, version) in rule.texts("apiVersions").into_iter().numbered() {
@@ -66,14 +74,6 @@ pub(super) fn validate_rule(rule: &Value, path: &Path) -> FieldErrors {
     // few: three values.
     if !scope.is_empty() && !SCOPES.contains(&scope) {
         errors.push(FieldError::not_supported(path.child("scope"), scope, &SCOPES));
-    }
-    errors.extend(validate_list(rule, "operations", "operations", path));
-    for (at, operation) in rule.texts("operations").into_iter().numbered() {
-        // few: the operations that there are.
-        if !OPERATIONS.contains(&operation) {
-            let path = path.child("operations").index(at);
-            errors.push(FieldError::not_supported(path, operation, &OPERATIONS));
-        }
     }
     errors
 }

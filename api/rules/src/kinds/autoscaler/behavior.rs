@@ -1,4 +1,4 @@
-//! How fast an autoscaler scales: windows of stabilization, policies, tolerance.
+//! Validates the speed of an autoscaler: windows of stabilization, policies, tolerance.
 
 use orch_schema::budget::Numbered;
 use orch_schema::quantity::Quantity;

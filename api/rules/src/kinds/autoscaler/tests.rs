@@ -37,7 +37,7 @@ fn defaults_are_those_of_the_version() {
 }
 
 #[test]
-fn what_v1_cannot_say_stands_in_annotations() {
+fn fields_that_v1_lacks_stand_in_annotations() {
     let metrics = json!([
         {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}},
         {"type": "Object", "object": {"metric": {"name": "q"}, "describedObject": {"kind": "S<", "name": "s"},

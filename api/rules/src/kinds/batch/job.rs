@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_suspended_job_may_change_while_no_pod_runs() {
+    fn a_suspended_job_without_pods_may_change_its_scheduling_alone() {
         let old = |status: Value| {
             let mut object = created(&Job, job("i"));
             set(child_mut(&mut object, "spec"), "suspend", true);

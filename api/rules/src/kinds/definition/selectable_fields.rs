@@ -4,7 +4,7 @@ use orch_schema::budget::Numbered;
 use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 
-use super::schema::field_path::{Notation, resolve};
+use crate::validate::field_path::{Notation, resolve};
 use crate::validate::tree::Tree;
 use crate::validate::{Distinct, FieldError, FieldErrors, Path};
 

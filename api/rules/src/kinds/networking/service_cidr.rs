@@ -105,7 +105,7 @@ mod tests {
     use crate::kinds::testing::{check_create, check_hostile, check_update, created, updated};
 
     #[test]
-    fn one_range_of_each_family() {
+    fn ranges_are_one_of_each_family_at_most() {
         let object = |ranges: Value| json!({"spec": {"cidrs": ranges}});
         for (ranges, expected) in [
             (json!(["10.0.0.0/24", "2001:db8::/64"]), &[][..]),

@@ -285,7 +285,7 @@ fn a_change_of_the_phase_is_dated() {
 }
 
 #[test]
-fn what_no_longer_works_is_told() {
+fn deprecated_and_lost_features_are_warned_of() {
     let mut old =
         volume(json!({"rbd": {"monitors": ["m"], "image": "i"}, "persistentVolumeReclaimPolicy": "Recycle"}));
     old["metadata"] = json!({"annotations": {"volume.beta.orch.io/storage-class": "x"}});

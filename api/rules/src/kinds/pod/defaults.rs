@@ -225,7 +225,7 @@ fn requests_from_limits(container: &mut Value) {
     }
 }
 
-// Requests of a pod as a whole for the amounts that it limits: the sum of its containers' requests, else its limit.
+// Defaults pod-level requests to the containers' sum, else to the pod's limit.
 fn requests_from_pod_limits(spec: &mut Value) {
     let limits = spec.at("resources").at("limits").as_object().cloned().unwrap_or_default();
     if limits.is_empty() {

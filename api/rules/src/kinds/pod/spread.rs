@@ -1,4 +1,4 @@
-//! How a pod keeps apart from or near to others like it: spread constraints, and labels of its own in selectors.
+//! Validates spread constraints, and labels of the pod itself in selectors.
 
 use std::collections::HashMap;
 

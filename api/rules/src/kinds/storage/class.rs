@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_volumes_were_made_by_stays() {
+    fn provisioner_and_parameters_are_immutable() {
         check_update(
             &StorageClass,
             json!({"metadata": {"namespace": ""}, "provisioner": "p", "parameters": {"type": "ssd"}}),

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_told() {
+    fn text_that_is_no_url_is_refused() {
         for (text, reason) in [
             ("a\nb", "net/url: invalid control character in URL"),
             (":x", "missing protocol scheme"),

@@ -61,7 +61,7 @@ fn answers_of_another_kind_or_uid_are_none() {
 }
 
 #[test]
-fn what_cannot_be_read_does_not_allow() {
+fn an_answer_that_cannot_be_read_does_not_allow() {
     for text in [
         "",
         "not json",

@@ -54,7 +54,7 @@ fn deletions_show_the_old_object_alone() {
 }
 
 #[test]
-fn what_a_converter_returned_is_shown_with_one_kind() {
+fn converted_objects_are_shown_with_one_kind() {
     let object = json!({"kind": "Other", "apiVersion": "v2", "data": {"k": "v"}});
     let created = attributes("configmaps", Operation::Create);
     let shown = document(&created, Some(&object), ReviewVersion::V1);

@@ -86,7 +86,7 @@ async fn a_cluster_scoped_object_with_a_namespaced_owner_is_left_alone() {
 }
 
 #[tokio::test]
-async fn one_live_owner_keeps_the_dependent_and_references_to_the_others_go() {
+async fn a_live_owner_keeps_the_dependent_and_references_to_the_others_go() {
     let (fixture, o, p) = owners().await;
     let kept = |uid: &str, name: &str| {
         let left = owned("d", &[("ConfigMap", name, uid)])["metadata"]["ownerReferences"].clone();
@@ -117,7 +117,7 @@ async fn a_dependent_keeps_the_propagation_that_its_finalizers_ask_for() {
 }
 
 #[tokio::test]
-async fn what_is_already_deleted_is_not_deleted_again() {
+async fn dependents_that_are_being_deleted_are_not_deleted_again() {
     let (fixture, ..) = owners().await;
     let mut dependent = owned("d", &[("ConfigMap", "x", "gone")]);
     dependent["metadata"]["finalizers"] = json!(["example.com/x"]);
@@ -195,7 +195,7 @@ async fn orphans_lose_their_reference_before_the_owner_goes() {
 }
 
 #[tokio::test]
-async fn one_owner_takes_a_bounded_number_of_actions() {
+async fn an_owner_takes_a_bounded_number_of_actions() {
     let (fixture, o, _) = owners().await;
     for at in 0..=DEPENDENTS_MAX {
         fixture.create("configmaps", "n", owned(&format!("d-{at}"), &[("ConfigMap", "o", &o)])).await;

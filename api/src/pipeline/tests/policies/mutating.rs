@@ -101,12 +101,14 @@ async fn each_parameter_mutates_once() {
 #[tokio::test]
 async fn what_a_patch_leaves_has_to_be_an_object_of_the_kind() {
     let server = Server::new().await;
-    let unknown = json!({
-        "failurePolicy": "Ignore", "mutations": [patch("[JSONPatch{op: 'add', path: '/datum', value: 'x'}]")],
-    });
+    let add = "[JSONPatch{op: 'add', path: '/datum', value: 'x'}, JSONPatch{op: 'add', path: '/another', value: 'x'}]";
+    let unknown = json!({"failurePolicy": "Ignore", "mutations": [patch(add)]});
     server.mutated("p", unknown, json!({})).await;
     let refused = server.post(MAPS, map("c")).await;
     assert_eq!(refused.code, 500, "whatever the failure policy is: {}", refused.json);
+    let told =
+        "Internal error occurred: strict decoding error: unknown field \"another\", unknown field \"datum\"";
+    assert_eq!(refused.json["message"], told);
     server.delete(&format!("{MUTATING_BINDINGS}/p"), Value::Null).await.object();
     let tests = json!({"mutations": [
         patch("[JSONPatch{op: 'test', path: '/data/k', value: 'w'}, JSONPatch{op: 'remove', path: '/data/k'}]"),
@@ -115,6 +117,42 @@ async fn what_a_patch_leaves_has_to_be_an_object_of_the_kind() {
     server.mutated("t", tests, json!({})).await;
     let made = server.create(MAPS, map("c")).await;
     assert_eq!(made["data"], json!({"k": "v", "t": "t"}), "a patch whose test fails has no effect");
+}
+
+#[tokio::test]
+async fn a_part_that_gives_no_object_follows_the_failure_policy() {
+    let server = Server::new().await;
+    let quotas = "/api/v1/namespaces/ns/resourcequotas";
+    let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["resourcequotas"]}]);
+    let spec = |failure: &str| {
+        let part = apply("Object{spec: Object.spec{hard: {'pods': 'abc'}}}");
+        json!({"failurePolicy": failure, "matchConstraints": {"resourceRules": rules.clone()}, "mutations": [part]})
+    };
+    let quota = |name: &str| json!({"metadata": {"name": name}, "spec": {"hard": {"secrets": "1"}}});
+    server.mutated("open", spec("Ignore"), json!({})).await;
+    assert_eq!(server.create(quotas, quota("a")).await["spec"]["hard"], json!({"secrets": "1"}));
+    server.mutated("shut", spec("Fail"), json!({})).await;
+    let told = "unable to convert unstructured object to /v1, Kind=ResourceQuota: quantities must match the regular expression \
+                '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+    let refused = server.post(quotas, quota("b")).await;
+    assert_eq!(
+        (refused.refusal(), &refused.json["reason"]),
+        ((403, &*denied("shut", told)), &json!("Invalid"))
+    );
+}
+
+#[tokio::test]
+async fn a_test_below_nothing_is_an_error() {
+    let server = Server::new().await;
+    let test = "[JSONPatch{op: 'test', path: '/metadata/labels/a', value: 'b'}, JSONPatch{op: 'add', path: '/data/t', value: 't'}]";
+    server.mutated("p", json!({"mutations": [patch(test)]}), json!({})).await;
+    let told =
+        "JSON Patch: test operation does not apply: is missing path: /metadata/labels/a: missing value";
+    assert_eq!(server.post(MAPS, map("c")).await.refusal(), (403, &*denied("p", told)));
+    let mut labelled = map("d");
+    labelled["metadata"]["labels"] = json!({"b": "c"});
+    let made = server.create(MAPS, labelled).await;
+    assert_eq!(made["data"], json!({"k": "v"}), "the test fails, and nothing is changed");
 }
 
 #[tokio::test]

@@ -197,7 +197,7 @@ async fn a_node_that_returns_says_so_past_a_dead_webhook() {
 }
 
 #[tokio::test]
-async fn who_edits_the_namespace_of_a_dead_webhook_writes_nothing_past_it_directly() {
+async fn an_editor_of_a_dead_webhooks_namespace_writes_nothing_past_it_directly() {
     let server = with_dead_webhook("own-service").await;
     let editor = user("zoe", &["system:masters"]);
     let account = user("system:serviceaccount:ns:hook", &["system:masters"]);

@@ -152,7 +152,7 @@ impl Planning for Slots {
         self.worn
     }
 
-    fn begin_anew(&mut self) {
+    fn rebuild(&mut self) {
         *self = Self { preempts: self.preempts, provisions: self.provisions, ..Self::default() };
     }
 

@@ -24,7 +24,7 @@ fn it_is_due_when_what_only_grows_outweighs_what_is_there() {
         bench.executor.wear()
     };
     assert_eq!([3, 4, 12, 13].map(&mut at), [Wear::Light, Wear::Worn, Wear::Worn, Wear::Heavy]);
-    bench.executor.begin_anew(1);
+    bench.executor.rebuild(1);
     assert_eq!(bench.executor.wear(), Wear::Light);
     wear(&mut bench, 10);
     assert_eq!(bench.executor.wear(), Wear::Light, "as long as it is not known how much is there");
@@ -50,7 +50,7 @@ fn counters_go_on() {
     bench.upsert(&pod("p"));
     let before = incoming(&bench);
     assert!(before > 0);
-    bench.executor.begin_anew(1);
+    bench.executor.rebuild(1);
     assert_eq!(incoming(&bench), before);
 }
 
@@ -72,7 +72,7 @@ fn the_job_of_a_pod_that_is_gone_or_elsewhere_does_not_wait() {
         bench.finish(job, BindOutcome::NotBound(Why::Cancelled));
         assert_eq!(bench.executor.preparing(), 0);
         assert!(bench.reports().is_empty(), "nobody is told of a pod that needs no node");
-        bench.executor.begin_anew(1);
+        bench.executor.rebuild(1);
     }
 }
 
@@ -88,7 +88,7 @@ fn pods_known_before_are_forgotten_and_pods_told_again_are_planned() {
         bench.finish(job, BindOutcome::Bound);
     }
     assert_eq!((bench.taken("a"), bench.place("r")), (2, Some("unschedulable")));
-    bench.executor.begin_anew(1);
+    bench.executor.rebuild(1);
     assert_eq!((bench.taken("a"), bench.place("r")), (0, None));
     assert!(!bench.executor.is_synced());
     // What a watch told before the list may be old, and is told before it.
@@ -123,7 +123,7 @@ fn jobs_that_still_wait_are_told_to_end_once() {
     let reports = bench.reports();
     let report = reports.iter().find(|report| report.reason == "FailedScheduling").expect("users are told");
     assert!(report.note.contains("was interrupted"), "{}", report.note);
-    bench.executor.begin_anew(1);
+    bench.executor.rebuild(1);
 }
 
 #[test]
@@ -132,5 +132,5 @@ fn a_job_under_way_is_never_forgotten() {
     let mut bench = Bench::with(&[("a", 1)]);
     bench.upsert(&pod("p"));
     bench.step();
-    bench.executor.begin_anew(1);
+    bench.executor.rebuild(1);
 }

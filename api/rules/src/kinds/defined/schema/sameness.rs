@@ -1,4 +1,4 @@
-//! Whether a part of an object is as it was, for which breaches of its schema are forgiven.
+//! Compares a part of an object with its former value: breaches of the schema are forgiven where it did not change.
 //!
 //! Owns the reference's comparison, which follows the schema: items of a list of type map are compared by their keys, in any order, and a
 //! member that the schema does not declare makes its object a changed one, as does an item without a key its list. Other lists are

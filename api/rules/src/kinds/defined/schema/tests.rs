@@ -431,7 +431,7 @@ fn sets_and_maps_have_no_repeated_members() {
 }
 
 #[test]
-fn what_was_wrong_before_and_is_unchanged_is_forgiven() {
+fn breaches_of_before_that_did_not_change_are_forgiven() {
     let compiled = compiled(&schema_of(json!({
         "spec": {"type": "object", "required": ["must"], "properties": {
             "n": {"type": "integer", "maximum": 1},

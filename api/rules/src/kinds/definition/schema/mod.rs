@@ -7,13 +7,12 @@
 //! - `general`: what no schema may use, exclusions, types of lists and maps (`lists`), rules in expressions (`validations`)
 //! - `structural`: every field has a type; `nested` what may stand inside of `allOf` and its like, `completeness` that it is known outside
 //! - `defaults`: defaults are valid, have no unknown fields, and keep rules in expressions
-//! - `place` paths, `walk` all schemas inside of a schema, `field_path` paths to fields of objects, `patterns`, `formats`
+//! - `place` paths, `walk` all schemas inside of a schema, `patterns`, `formats`
 //!
 //! Invariant: a node is visited once by each of these, and a path is made only for an error: a path may be as long as the schema is
 //! deep, times the longest name.
 
 mod defaults;
-pub(super) mod field_path;
 mod formats;
 mod general;
 mod lists;

@@ -4,8 +4,8 @@ use orch_schema::budget::Numbered;
 use orch_schema::value::Value;
 
 use super::Extensions;
-use super::field_path::{Notation, resolve};
 use super::place::Place;
+use crate::validate::field_path::{Notation, resolve};
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors};
 

@@ -28,7 +28,7 @@ fn value_of(source: &str) -> Option<(u64, u64)> {
 }
 
 #[test]
-fn what_would_take_gigabytes_is_refused() {
+fn expressions_that_would_take_gigabytes_are_refused() {
     let text = "x".repeat(200);
     let replaced = |times: usize| {
         let calls = format!(".replace('x','{text}')").repeat(times);

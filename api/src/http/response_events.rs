@@ -1,4 +1,4 @@
-//! What audit events show of responses, and when those of a response are stored.
+//! Audit events of responses: their content, and when they are stored.
 //!
 //! Owns the event of a watch's end, and rendering an answer for an event: compact JSON in the view that the client asked
 //! for, whatever its encoding. Nothing is rendered unless the audit policy asks for it.

@@ -1,6 +1,6 @@
-//! Room for what a request holds: its body, and the response to it.
+//! Reserves memory for what a request holds: its body, and the response to it.
 //!
-//! Owns how much is reserved, and when. The account is in `held`.
+//! Owns how much is reserved, and when. The account is in `memory_ledger`.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use orch_schema::budget::Budget;
 
 use super::body::{Pace, Upload};
 use super::deadline::{Deadline, run_until_deadline};
-use super::held::{COUNTED_BYTES_MIN, HeldFrames, Hold, Payer, with_answer};
+use super::memory_ledger::{COUNTED_BYTES_MIN, HeldFrames, Hold, Payer, with_answer};
 use super::{Api, respond};
 use crate::error::ApiError;
 use crate::flow::Seat;

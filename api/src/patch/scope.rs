@@ -2,10 +2,10 @@
 //!
 //! Owns cutting them out, and putting them back. A patch that sets a label of an object of a megabyte is applied to the
 //! labels alone, and only its result is decoded: the other members of a stored object are in canonical form already. A
-//! reach that is too large costs time but gives the same result. If a part is not certainly enough, the object is
+//! scope that is too large costs time but gives the same result. If a part is not certainly enough, the object is
 //! patched as a whole.
 //!
-//! Invariant: a member beyond the reach of a patch has no influence on its result and errors.
+//! Invariant: a member beyond the scope of a patch has no influence on its result and errors.
 
 use std::collections::BTreeMap;
 
@@ -17,48 +17,53 @@ const SPARSE: usize = 16;
 
 /// The part of a value that a patch reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum PatchScope {
     /// The whole value.
     Whole,
     /// These members of an object; nothing of a value that is no object.
-    Members(BTreeMap<SmolStr, Reach>),
+    Members(BTreeMap<SmolStr, PatchScope>),
 }
 
-impl Reach {
+impl PatchScope {
     /// Members of one object that are reached one by one. An object with more of them is reached as a whole: separating
     /// them would cost as much as it saves.
     pub(super) const MEMBERS_MAX: usize = 1024;
 
-    /// The reach of a merge patch: its members, at any depth.
-    pub fn of_merge_patch(patch: &Value) -> Reach {
+    /// The scope of a merge patch: its members, at any depth.
+    pub fn of_merge_patch(patch: &Value) -> PatchScope {
         match patch {
-            Value::Object(map) if !map.is_empty() && map.len() <= Reach::MEMBERS_MAX => Reach::Members(
-                map.iter().map(|(name, value)| (name.clone(), Reach::of_merge_patch(value))).collect(),
-            ),
-            _ => Reach::Whole,
+            Value::Object(map) if !map.is_empty() && map.len() <= PatchScope::MEMBERS_MAX => {
+                PatchScope::Members(
+                    map.iter()
+                        .map(|(name, value)| (name.clone(), PatchScope::of_merge_patch(value)))
+                        .collect(),
+                )
+            }
+            _ => PatchScope::Whole,
         }
     }
 
-    /// Extends the reach to the value at the path `steps`.
+    /// Extends the scope to the value at the path `steps`.
     pub(super) fn extend<'p>(&mut self, mut steps: impl Iterator<Item = &'p str>) {
-        let Reach::Members(members) = self else { return };
+        let PatchScope::Members(members) = self else { return };
         let Some(step) = steps.next() else {
-            *self = Reach::Whole;
+            *self = PatchScope::Whole;
             return;
         };
-        let nothing = || Reach::Members(BTreeMap::new());
+        let nothing = || PatchScope::Members(BTreeMap::new());
         members.entry(step.into()).or_insert_with(nothing).extend(steps);
-        if members.len() > Reach::MEMBERS_MAX {
-            *self = Reach::Whole;
+        if members.len() > PatchScope::MEMBERS_MAX {
+            *self = PatchScope::Whole;
         }
     }
 
     /// The reached part of `object`.
     pub fn part_of(&self, object: &Value) -> Value {
         match (self, object) {
-            (Reach::Members(members), Value::Object(map)) => {
-                let part =
-                    |(name, below): (&SmolStr, &Reach)| Some((name.clone(), below.part_of(map.get(name)?)));
+            (PatchScope::Members(members), Value::Object(map)) => {
+                let part = |(name, below): (&SmolStr, &PatchScope)| {
+                    Some((name.clone(), below.part_of(map.get(name)?)))
+                };
                 Value::Object(members.iter().filter_map(part).collect())
             }
             _ => object.clone(),
@@ -69,16 +74,16 @@ impl Reach {
     /// only decoding the whole tells whether an empty object stays.
     pub fn joined(&self, object: &Value, part: Value) -> Option<Value> {
         match (self, object, part) {
-            (Reach::Members(members), Value::Object(map), Value::Object(part)) => {
+            (PatchScope::Members(members), Value::Object(map), Value::Object(part)) => {
                 joined(map, members, part).map(Value::Object)
             }
-            (Reach::Members(_), Value::Object(_), _) => None,
+            (PatchScope::Members(_), Value::Object(_), _) => None,
             (_, _, part) => Some(part),
         }
     }
 }
 
-fn joined(old: &Map, members: &BTreeMap<SmolStr, Reach>, mut part: Map) -> Option<Map> {
+fn joined(old: &Map, members: &BTreeMap<SmolStr, PatchScope>, mut part: Map) -> Option<Map> {
     let mut new = if old.len() > SPARSE * members.len() {
         old.clone()
     } else {
@@ -87,7 +92,7 @@ fn joined(old: &Map, members: &BTreeMap<SmolStr, Reach>, mut part: Map) -> Optio
     };
     for (name, below) in members {
         let (before, mut now) = (old.get(name), part.swap_remove(name));
-        if let (Reach::Members(_), Some(before @ Value::Object(_))) = (below, before) {
+        if let (PatchScope::Members(_), Some(before @ Value::Object(_))) = (below, before) {
             let inner = below.joined(before, now.unwrap_or_else(|| Value::Object(Map::new())))?;
             now = Some(inner);
         }
@@ -109,40 +114,40 @@ mod tests {
     #[test]
     fn a_part_is_cut_out_and_put_back() {
         let object = json!({"a": {"b": 1, "c": {"d": 2}}, "e": [1, 2], "f": 3});
-        let reach = Reach::of_merge_patch(&json!({"a": {"b": 0, "x": 1}, "e": {"0": 1}, "y": null}));
-        let part = reach.part_of(&object);
+        let scope = PatchScope::of_merge_patch(&json!({"a": {"b": 0, "x": 1}, "e": {"0": 1}, "y": null}));
+        let part = scope.part_of(&object);
         assert_eq!(part, json!({"a": {"b": 1}, "e": [1, 2]}));
-        assert_eq!(reach.joined(&object, part), Some(object.clone()));
+        assert_eq!(scope.joined(&object, part), Some(object.clone()));
         let changed = json!({"a": {"x": 7}, "y": {"z": 1}, "f": "beyond"});
         assert_eq!(
-            reach.joined(&object, changed),
+            scope.joined(&object, changed),
             Some(json!({"a": {"c": {"d": 2}, "x": 7}, "f": 3, "y": {"z": 1}}))
         );
     }
 
     #[test]
     fn an_emptied_object_has_no_part() {
-        let reach = Reach::of_merge_patch(&json!({"a": {"b": null}}));
-        assert_eq!(reach.joined(&json!({"a": {"b": 1}}), json!({"a": {}})), None);
-        assert_eq!(reach.joined(&json!({"a": {"b": 1}}), json!({})), None);
-        assert_eq!(reach.joined(&json!({"a": {"b": 1}}), json!({"a": 1})), None, "it was no object's place");
-        assert_eq!(reach.joined(&json!({"a": {}}), json!({})), Some(json!({"a": {}})));
-        assert_eq!(reach.joined(&json!({"c": 1}), json!({})), Some(json!({"c": 1})));
+        let scope = PatchScope::of_merge_patch(&json!({"a": {"b": null}}));
+        assert_eq!(scope.joined(&json!({"a": {"b": 1}}), json!({"a": {}})), None);
+        assert_eq!(scope.joined(&json!({"a": {"b": 1}}), json!({})), None);
+        assert_eq!(scope.joined(&json!({"a": {"b": 1}}), json!({"a": 1})), None, "it was no object's place");
+        assert_eq!(scope.joined(&json!({"a": {}}), json!({})), Some(json!({"a": {}})));
+        assert_eq!(scope.joined(&json!({"c": 1}), json!({})), Some(json!({"c": 1})));
     }
 
     #[test]
     fn many_members_and_everything_are_reached_as_a_whole() {
-        let members: Map = (0..=Reach::MEMBERS_MAX).map(|at| (at.to_string(), json!(1))).collect();
-        let reach = Reach::of_merge_patch(&json!({"data": members}));
-        assert_eq!(reach, Reach::Members([("data".into(), Reach::Whole)].into()));
-        let mut reach = Reach::Members(BTreeMap::new());
-        for at in 0..=Reach::MEMBERS_MAX {
-            reach.extend(["data", &at.to_string()].into_iter());
+        let members: Map = (0..=PatchScope::MEMBERS_MAX).map(|at| (at.to_string(), json!(1))).collect();
+        let scope = PatchScope::of_merge_patch(&json!({"data": members}));
+        assert_eq!(scope, PatchScope::Members([("data".into(), PatchScope::Whole)].into()));
+        let mut scope = PatchScope::Members(BTreeMap::new());
+        for at in 0..=PatchScope::MEMBERS_MAX {
+            scope.extend(["data", &at.to_string()].into_iter());
         }
-        assert_eq!(reach, Reach::Members([("data".into(), Reach::Whole)].into()));
-        reach.extend(["data", "x", "y"].into_iter());
-        assert_eq!(reach, Reach::Members([("data".into(), Reach::Whole)].into()));
-        reach.extend([].into_iter());
-        assert_eq!(reach, Reach::Whole);
+        assert_eq!(scope, PatchScope::Members([("data".into(), PatchScope::Whole)].into()));
+        scope.extend(["data", "x", "y"].into_iter());
+        assert_eq!(scope, PatchScope::Members([("data".into(), PatchScope::Whole)].into()));
+        scope.extend([].into_iter());
+        assert_eq!(scope, PatchScope::Whole);
     }
 }

@@ -1,4 +1,4 @@
-//! The measurements of requests, taken at the points of their way that know what is measured.
+//! Figures of requests, observed at the points of their way that know them.
 //!
 //! Owns the translation of a request into labels. It changes no response.
 

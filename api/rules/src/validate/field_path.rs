@@ -14,7 +14,7 @@ const STEPS_MAX: usize = 256;
 
 /// How the steps of a path may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Notation {
+pub(crate) enum Notation {
     /// `.name` only.
     Dots,
     /// `.name` and `['name']`.
@@ -23,7 +23,7 @@ pub(in super::super) enum Notation {
 
 /// A step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in super::super) enum FieldStep<'a> {
+pub(crate) enum FieldStep<'a> {
     /// A declared field of an object.
     Field(Cow<'a, str>),
     /// An entry of a map.
@@ -32,7 +32,7 @@ pub(in super::super) enum FieldStep<'a> {
 
 impl FieldStep<'_> {
     /// The name of the field or entry.
-    pub(in super::super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             FieldStep::Field(name) | FieldStep::Entry(name) => name,
         }
@@ -41,7 +41,7 @@ impl FieldStep<'_> {
 
 /// A path that leads nowhere, or is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in super::super) enum PathFault {
+pub(crate) enum PathFault {
     /// Another character where a step begins.
     #[error("expected [ or . but got: {0}")]
     NoStep(String),
@@ -69,7 +69,7 @@ pub(in super::super) enum PathFault {
 ///
 /// # Errors
 /// It is no path, or a field is not declared.
-pub(in super::super) fn resolve<'a>(
+pub(crate) fn resolve<'a>(
     path: &'a str,
     schema: &'a Value,
     notation: Notation,

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn one_user_leaves_half_of_a_level_to_others_and_one_level_leaves_room_to_the_rest() {
+    fn a_user_leaves_half_of_a_level_to_others_and_a_level_leaves_room_to_the_rest() {
         let ledger = Ledger::new();
         let at = |user, level| Payer { level: Some((level, 32 << 20)), ..of(user) };
         let low = ledger.take(&at("a", "low"), usize::MAX).unwrap();
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn one_user_leaves_room_for_others_and_gets_it_back() {
+    fn a_user_leaves_room_for_others_and_gets_it_back() {
         let ledger = Ledger::new();
         let held: Vec<Hold> = (0..20).map(|_| ledger.take(&of("a"), 3 << 20).unwrap()).collect();
         assert_eq!(ledger.take(&of("a"), 5 << 20).unwrap_err(), ApiError::NoRoom);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn one_user_has_half_of_the_watches_and_long_requests_count_as_several() {
+    fn a_user_has_half_of_the_watches_and_long_requests_count_as_several() {
         let ledger = Ledger::of_watches(8);
         let (a, b, c) = (named("a"), named("b"), named("c"));
         let held: Vec<Hold> = (0..4).map(|_| ledger.take_for_watch(&a, 100).unwrap()).collect();
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_the_own_room_takes_none_of_the_others() {
+    async fn a_wait_for_the_own_room_takes_none_of_the_others() {
         let ledger = Ledger::new();
         let first = ledger.take(&of("a"), usize::MAX).unwrap();
         let payer = of("a");
