@@ -53,7 +53,7 @@ pub struct Exchange {
     /// Microseconds for which it waited for webhooks and seats.
     waited_micros: AtomicU64,
     steps: Steps,
-    /// Empty where the request belongs to no recorded trace.
+    /// Recorded or not; empty where nothing was to be told of it yet.
     trace: OnceLock<Box<ActiveSpan>>,
     is_closed: AtomicBool,
     /// Kept for watches, which are asked for it again.
@@ -188,10 +188,19 @@ impl Exchange {
 
     /// The span of the request; `None` where it belongs to no recorded trace.
     pub(crate) fn trace(&self) -> Option<&ActiveSpan> {
+        self.trace.get().map(|trace| &**trace).filter(|trace| trace.is_recorded())
+    }
+
+    /// The span that questions to other servers are parts of, recorded or not. `None`: other servers are told of no trace.
+    pub(crate) fn onward(&self) -> Option<&ActiveSpan> {
+        if self.trace.get().is_none() {
+            // The rate did not choose the request, nor do the servers that it asks.
+            let _ = self.trace.set(Box::new(self.asked.as_ref().and_then(|_| ActiveSpan::unrecorded())?));
+        }
         self.trace.get().map(|trace| &**trace)
     }
 
-    /// Makes the request a span of a recorded trace.
+    /// Makes the request a span of a trace.
     pub(crate) fn set_trace(&self, trace: ActiveSpan) {
         // A request passes the gate once.
         let _ = self.trace.set(Box::new(trace));
@@ -200,6 +209,11 @@ impl Exchange {
     /// The span of a step that begins now; `None` where the request belongs to no recorded trace.
     pub(crate) fn begin_span(&self) -> Option<ActiveSpan> {
         self.trace().map(ActiveSpan::child)
+    }
+
+    /// The span of a question to another server, which is told of it, recorded or not.
+    pub(crate) fn begin_call(&self) -> Option<ActiveSpan> {
+        self.onward().map(ActiveSpan::child)
     }
 
     /// Notes that `step` lasted from `began` to `now`.
@@ -217,7 +231,7 @@ impl Exchange {
         (began, now): (Timestamp, Timestamp),
     ) {
         self.steps.add(step, now.0.saturating_sub(began.0));
-        let Some(span) = span else { return };
+        let Some(span) = span.filter(ActiveSpan::is_recorded) else { return };
         let kind = if target.is_some() { SpanKind::Client } else { SpanKind::Internal };
         let span = span.ended(kind, step.name(), (began.0, now.0));
         match target {
@@ -243,14 +257,15 @@ impl Exchange {
     }
 
     /// Bytes of memory that the exchange holds of a client's choice, for requests that last: id, path, headers of the
-    /// credential, the user, and the user that it acts as.
+    /// credential and of its trace, the user, and the user that it acts as.
     pub(crate) fn held_bytes(&self) -> usize {
         let of_head = self.asked.as_ref().map_or(0, |asked| asked.id.len() + asked.path.len());
         let of_credential = self.credential.get().map_or(0, Credential::held_bytes);
         let users = [self.user.get(), self.impersonated()];
         let of_users: usize = users.into_iter().flatten().map(|user| user.held_bytes()).sum();
         let of_trail = self.trail().map_or(0, Trail::held_bytes);
-        of_head + of_credential + of_users + of_trail
+        let of_trace = self.trace.get().map_or(0, |trace| trace.held_bytes());
+        of_head + of_credential + of_users + of_trail + of_trace
     }
 
     /// The user as whom the authenticated user acts; `None` where it acts as itself.

@@ -13,7 +13,7 @@ use orch_raft::store::{ProposeError, ReadError};
 use orch_raft::{
     Change, Collection, Compacted, Interest, Outcome, Revision, State, Store, Subscription, Transaction,
 };
-use orch_spans::{FinishedSpan, Sampling, Sources, TraceContext};
+use orch_spans::{FinishedSpan, Sampling, Sources, TraceContext, TraceState};
 use parking_lot::Mutex;
 
 use crate::ambient::{Ambient, SystemAmbient};
@@ -147,8 +147,9 @@ const SOURCES: Sources = Sources { now_micros: || SystemAmbient.now().0, random:
 pub(crate) fn placed(trace_id: u128) -> (TraceContext, String) {
     // A second call, of another test, changes nothing.
     orch_spans::install(Sampling::per_million(0), SOURCES, |span| RECORDED.lock().push(span));
-    let context = TraceContext { trace_id, span_id: 9, is_sampled: true };
-    (context, context.to_string())
+    let context = TraceContext { trace_id, span_id: 9, is_sampled: true, state: TraceState::default() };
+    let header = context.to_string();
+    (context, header)
 }
 
 /// The spans of a trace, in the order in which they ended.

@@ -3,7 +3,7 @@
 
 use orch_proto::Brand;
 use orch_proto::brand::KUBERNETES;
-pub use orch_proto::version::{GIT_VERSION, MAJOR, MAJOR_MINOR, MINOR};
+pub use orch_proto::version::{GIT_VERSION, MAJOR, MAJOR_MINOR, MINOR, RELEASE};
 
 /// Commit of the sources; empty where the build did not say.
 pub const GIT_COMMIT: &str = match option_env!("ORCH_GIT_COMMIT") {

@@ -12,6 +12,7 @@ pub mod secrecy;
 mod secret;
 pub mod stamps;
 pub mod tls;
+pub mod zpages;
 
 pub use report::Causes;
 pub use secret::Secret;

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use orch_spans::{ActiveSpan, Parent, Sampling, Sources, SpanKind, TraceContext, install, is_on};
+use orch_spans::{ActiveSpan, Parent, Sampling, Sources, SpanKind, TraceContext, TraceState, install, is_on};
 
 /// Number of runs, of which the median is reported.
 const RUNS: usize = 201;
@@ -29,9 +29,10 @@ fn main() {
     measure("a request that is not recorded", || {
         black_box(ActiveSpan::begin(black_box(Parent::None)));
     });
-    let caller = TraceContext { trace_id: 7, span_id: 9, is_sampled: true };
+    let caller = TraceContext { trace_id: 7, span_id: 9, is_sampled: true, state: TraceState::default() };
     measure("a recorded request with one step, without the export", || {
-        let request = ActiveSpan::begin(black_box(Parent::Caller(caller))).expect("its caller is recorded");
+        let request =
+            ActiveSpan::begin(black_box(Parent::Caller(caller.clone()))).expect("its caller is recorded");
         request.child().ended(SpanKind::Internal, "decode", (5, 6)).record();
         request.ended(SpanKind::Server, "GET pods", (1, 9)).with_text("url.path", "/api/v1/pods").record();
     });

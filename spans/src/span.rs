@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use crate::context::TraceContext;
+use crate::context::{TraceContext, TraceState};
 use crate::recorder::{is_on, is_sampled, random, record};
 
 /// Bytes of a text in a span, after which it is cut: a path with a namespace and a name, whole in all but odd cases.
@@ -35,7 +35,7 @@ pub enum SpanKind {
 }
 
 /// The trace that a request's sender says it belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parent {
     /// The sender tells of none.
     None,
@@ -70,51 +70,83 @@ pub struct FinishedSpan {
     pub failure: Option<Text>,
 }
 
-/// A span under way in a trace that is recorded. It has no clock and no name: both come with its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A span under way. It has no clock and no name: both come with its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActiveSpan {
     context: TraceContext,
     parent: Option<u64>,
     is_parent_remote: bool,
     link: Option<TraceContext>,
+    /// It is a sender's own: there is no recorder, and other servers are told of the sender's span.
+    is_passed: bool,
 }
 
 impl ActiveSpan {
-    /// The first span of this process in a trace; `None`: the trace is not recorded.
+    /// The first span of this process in a trace. One of a sender that is believed is there also where its trace is not recorded, because
+    /// other servers are told so. `None`: there is no recorder, or the rate does not choose the trace.
     pub fn begin(parent: Parent) -> Option<ActiveSpan> {
         if !is_on() {
             return None;
         }
-        let trace_id = match parent {
+        let trace_id = match &parent {
             Parent::Caller(caller) => caller.trace_id,
             Parent::None | Parent::Linked(_) => random().max(1),
         };
-        is_sampled(&parent, trace_id).then(|| {
-            let context = TraceContext { trace_id, span_id: new_id(), is_sampled: true };
-            let (parent, link) = match parent {
-                Parent::Caller(caller) => (Some(caller.span_id), None),
-                Parent::Linked(other) => (None, Some(other)),
-                Parent::None => (None, None),
-            };
-            ActiveSpan { context, parent, is_parent_remote: parent.is_some(), link }
+        let is_sampled = is_sampled(&parent, trace_id);
+        let (state, parent, link) = match parent {
+            Parent::Caller(caller) => (caller.state, Some(caller.span_id), None),
+            _ if !is_sampled => return None,
+            Parent::Linked(other) => (TraceState::default(), None, Some(other)),
+            Parent::None => (TraceState::default(), None, None),
+        };
+        let context = TraceContext { trace_id, span_id: new_id(), is_sampled, state };
+        Some(ActiveSpan { context, parent, is_parent_remote: parent.is_some(), link, is_passed: false })
+    }
+
+    /// The first span of a trace that the rate did not choose; `None` without a recorder.
+    pub fn unrecorded() -> Option<ActiveSpan> {
+        is_on().then(|| {
+            let (trace_id, span_id) = (random().max(1), new_id());
+            let context = TraceContext { trace_id, span_id, is_sampled: false, state: TraceState::default() };
+            ActiveSpan { context, parent: None, is_parent_remote: false, link: None, is_passed: false }
         })
+    }
+
+    /// The sender's own span, of which other servers are told where this process has no recorder.
+    pub fn passed(context: TraceContext) -> ActiveSpan {
+        ActiveSpan { context, parent: None, is_parent_remote: false, link: None, is_passed: true }
     }
 
     /// A span of this process that is a part of the recorded span `parent` of another one.
     pub fn of_remote(parent: TraceContext) -> Option<ActiveSpan> {
-        ActiveSpan::begin(Parent::Caller(parent))
+        ActiveSpan::begin(Parent::Caller(parent)).filter(ActiveSpan::is_recorded)
     }
 
     /// A span that is a part of this one.
     #[must_use]
     pub fn child(&self) -> ActiveSpan {
-        let context = TraceContext { span_id: new_id(), ..self.context };
-        ActiveSpan { context, parent: Some(self.context.span_id), is_parent_remote: false, link: None }
+        if self.is_passed {
+            return self.clone();
+        }
+        let context = TraceContext { span_id: new_id(), ..self.context.clone() };
+        let parent = Some(self.context.span_id);
+        ActiveSpan { context, parent, is_parent_remote: false, link: None, is_passed: false }
     }
 
-    /// The context to send in `traceparent`.
+    /// Whether the recorder gets it.
+    pub fn is_recorded(&self) -> bool {
+        self.context.is_sampled && !self.is_passed
+    }
+
+    /// The context to send in `traceparent` and `tracestate`.
     pub fn context(&self) -> TraceContext {
-        self.context
+        self.context.clone()
+    }
+
+    /// Bytes of memory that a sender's state takes.
+    pub fn held_bytes(&self) -> usize {
+        let of_link = self.link.as_ref().map_or(0, |link| link.state.as_str().len());
+        self.context.state.as_str().len() + of_link
     }
 
     /// The span, ended, without attributes; given to the recorder by [`FinishedSpan::record`]. Times in microseconds since 1970.
@@ -125,10 +157,10 @@ impl ActiveSpan {
         (began_micros, ended_micros): (u64, u64),
     ) -> FinishedSpan {
         FinishedSpan {
-            context: self.context,
+            context: self.context.clone(),
             parent: self.parent,
             is_parent_remote: self.is_parent_remote,
-            link: self.link,
+            link: self.link.clone(),
             kind,
             name: name.into(),
             began_micros,
@@ -161,9 +193,11 @@ impl FinishedSpan {
         self
     }
 
-    /// Gives it to the recorder.
+    /// Gives it to the recorder, where its trace is recorded.
     pub fn record(self) {
-        record(self);
+        if self.context.is_sampled {
+            record(self);
+        }
     }
 }
 
@@ -218,18 +252,36 @@ mod tests {
     /// The recorder is installed for the whole process, so that its cases are in a single test.
     #[test]
     fn spans_reach_the_recorder_as_parts_of_the_traces_that_are_believed() {
-        let caller = TraceContext { trace_id: 7, span_id: 9, is_sampled: true };
-        assert_eq!(ActiveSpan::begin(Parent::Caller(caller)), None, "without a recorder nothing is recorded");
-        assert_eq!(now_micros(), 0, "without a recorder no clock is read");
+        let caller =
+            TraceContext { trace_id: 7, span_id: 9, is_sampled: true, state: TraceState::parse(["v=1"]) };
+        assert_eq!(
+            ActiveSpan::begin(Parent::Caller(caller.clone())),
+            None,
+            "without a recorder nothing is recorded"
+        );
+        assert_eq!(
+            (now_micros(), ActiveSpan::unrecorded()),
+            (0, None),
+            "without a recorder no clock is read"
+        );
+        let passed = ActiveSpan::passed(caller.clone()).child();
+        assert!(passed.context() == caller && !passed.is_recorded(), "others are told of the sender's span");
         assert!(install(Sampling::per_million(0), SOURCES, |span| TAKEN.lock().unwrap().push(span)));
         assert!(!install(Sampling::per_million(0), SOURCES, |_| {}), "a process has one recorder");
         assert_eq!(ActiveSpan::begin(Parent::None), None);
         assert_eq!(
-            ActiveSpan::begin(Parent::Linked(caller)),
+            ActiveSpan::begin(Parent::Linked(caller.clone())),
             None,
             "a sender that is not believed decides nothing"
         );
-        assert_eq!(ActiveSpan::begin(Parent::Caller(TraceContext { is_sampled: false, ..caller })), None);
+        let unsampled = TraceContext { is_sampled: false, ..caller.clone() };
+        let call = ActiveSpan::begin(Parent::Caller(unsampled.clone())).unwrap().child();
+        call.ended(SpanKind::Client, "never recorded", (1, 2)).record();
+        let told = call.context();
+        assert!(told.trace_id == 7 && told.span_id != 9 && !told.is_sampled && told.state.as_str() == "v=1");
+        assert_eq!(ActiveSpan::of_remote(unsampled), None);
+        let told = ActiveSpan::unrecorded().unwrap().child().context();
+        assert!(told.trace_id != 7 && !told.is_sampled && told.state == TraceState::default());
         let begun = ActiveSpan::begin(Parent::Caller(caller)).unwrap();
         let child = begun.child();
         child.ended(SpanKind::Internal, "decode", (5, 6)).with_number("bytes", 12_u32).record();
@@ -241,6 +293,7 @@ mod tests {
         let taken = TAKEN.lock().unwrap();
         let [inner, outer] = &taken[..] else { panic!("{taken:?}") };
         assert_eq!((inner.context.trace_id, outer.context.trace_id), (7, 7));
+        assert_eq!((inner.context.state.as_str(), outer.context.state.as_str()), ("v=1", "v=1"));
         assert_eq!((inner.parent, outer.parent), (Some(outer.context.span_id), Some(9)));
         assert_eq!((inner.is_parent_remote, outer.is_parent_remote), (false, true));
         assert_eq!(inner.attributes, [Attribute::Number("bytes", 12)]);

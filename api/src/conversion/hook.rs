@@ -144,7 +144,7 @@ impl Converter for Hook {
         };
         let question = self.0.question(way, &batch, to);
         drop(batch);
-        Either::Right(self.0.clone().ask(question, trace.copied()).boxed())
+        Either::Right(self.0.clone().ask(question, trace.cloned()).boxed())
     }
 
     fn asks_others(&self) -> bool {

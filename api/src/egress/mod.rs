@@ -48,7 +48,7 @@ pub struct Outgoing {
     pub document: Option<Bytes>,
     /// Longest time until the answer is read, waiting for a place and connecting included.
     pub timeout: Duration,
-    /// The span that the request is, which the other server is told of; `None` without a recorded trace.
+    /// The span that the request is, which the other server is told of; `None`: it is told of no trace.
     pub trace: Option<TraceContext>,
 }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use http::Response;
+use http::header::X_CONTENT_TYPE_OPTIONS;
 use orch_proto::Brand;
 use orch_raft::{State, Store};
 use orch_schema::excerpt::quoted;
@@ -77,6 +78,20 @@ enum Check<'a> {
     Running,
 }
 
+impl Check<'_> {
+    /// The reason of its failure, for those who have the right to its own path.
+    fn fault(&self) -> &'static str {
+        match self {
+            Check::Answers => "the node does not answer",
+            Check::Store => "no quorum is reached",
+            Check::Agreement => "the state of this member differs from that of the others",
+            Check::Hook(_) => "not finished: the cluster has not had its first objects yet",
+            Check::Added(_) => "the check fails: the log has its reason",
+            Check::Running => "process is shutting down",
+        }
+    }
+}
+
 impl Checks {
     /// Adds the check `name`.
     pub(super) fn add(&mut self, name: &'static str, scope: Scope, passes: Passes) {
@@ -130,8 +145,8 @@ pub(super) struct Node<'a, S> {
     pub(super) checks: &'a Checks,
 }
 
-/// The response for a health path, or for a single check below it (`/readyz/store`). `None` for any other path. `path`
-/// has no empty segments.
+/// The response for a health path, or for a single check below it (`/readyz/store`), which knows neither `exclude` nor `verbose`. `None` for
+/// any other path. `path` has no empty segments.
 pub(super) async fn answer<S: Store>(path: &str, query: &Query, node: Node<'_, S>) -> Option<Response<Body>> {
     let path = path.strip_prefix('/')?;
     let (endpoint, only) = match path.split_once('/') {
@@ -140,12 +155,15 @@ pub(super) async fn answer<S: Store>(path: &str, query: &Query, node: Node<'_, S
     };
     // few: three endpoints.
     let endpoint = ENDPOINTS.into_iter().find(|known| *known == endpoint)?;
-    let mut checks = node.checks.of(endpoint);
+    let checks = node.checks.of(endpoint);
     if let Some(only) = only {
-        checks.retain(|(name, _)| *name == only);
-    }
-    if checks.is_empty() {
-        return Some(plain(404, format!("{endpoint} has no such check\n")));
+        let Some((_, check)) = checks.into_iter().find(|(name, _)| *name == only) else {
+            return Some(plain(404, format!("{endpoint} has no such check\n")));
+        };
+        return Some(match node.passes(&check, &mut None).await {
+            true => plain(200, "ok".to_owned()),
+            false => plain(500, format!("internal server error: {}\n", check.fault())),
+        });
     }
     let mut excluded: BTreeSet<&str> = query.values("exclude").collect();
     let mut outcomes = Vec::with_capacity(checks.len());
@@ -155,7 +173,7 @@ pub(super) async fn answer<S: Store>(path: &str, query: &Query, node: Node<'_, S
             true => None,
             false => Some(node.passes(&check, &mut quorum).await),
         };
-        if let (Some(passes), None) = (passes, only) {
+        if let Some(passes) = passes {
             node.checks.slis.observe(name, endpoint, passes);
         }
         outcomes.push((name, passes));
@@ -219,7 +237,9 @@ fn report(endpoint: &str, outcomes: &[Outcome], unknown: &BTreeSet<&str>) -> Str
 }
 
 fn plain(code: u16, text: String) -> Response<Body> {
-    respond::bytes(code, "text/plain; charset=utf-8", text.into())
+    let mut response = respond::bytes(code, "text/plain; charset=utf-8", text.into());
+    respond::put(response.headers_mut(), X_CONTENT_TYPE_OPTIONS, "nosniff");
+    response
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use super::memory_ledger::Payer;
 use super::respond::{self, Lasting};
 use super::rights::RelayedRight;
 use super::stages::{Arrived, Authorized, Elsewhere};
-use super::traced::TRACEPARENT;
+use super::traced::put_context;
 use super::until::{Cut, Until};
 use super::untrailed::Untrailed;
 use crate::admission::View;
@@ -111,10 +111,10 @@ impl<S: Store> Api<S> {
             Ok(request) => request,
             Err(reason) => return Ok(unreachable(&reason)),
         };
-        let (began, span) = (self.pipeline.ambient.now(), arrived.exchange.begin_span());
+        let (began, span) = (self.pipeline.ambient.now(), arrived.exchange.begin_call());
         let target = server.authority();
         if let Some(span) = &span {
-            respond::put(request.headers_mut(), TRACEPARENT, &span.context().to_string());
+            put_context(request.headers_mut(), &span.context());
         }
         let store = &self.pipeline.store;
         let (answering, late) = (relay.relay(server, request), store.sleep(deadline.left(store)));

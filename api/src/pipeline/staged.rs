@@ -198,7 +198,7 @@ pub(super) async fn tree_for_rules(
         return tree_of(&shown);
     }
     let mut objects = [object.clone()];
-    Box::pin(convert_all(resource, &mut objects, budget, exchange.trace())).await?;
+    Box::pin(convert_all(resource, &mut objects, budget, exchange.onward())).await?;
     tree_of(&objects[0])
 }
 
@@ -210,7 +210,7 @@ pub(super) async fn tree_for_store(
 ) -> Result<Option<Value>, ApiError> {
     let Some(staged) = resource.staged().filter(|staged| !staged.is_stored()) else { return Ok(None) };
     let pieces = vec![(staged.shown.clone(), value.clone())];
-    let stored = waited(convert(resource, staged, Target::Stored, pieces, exchange.trace()), budget).await?;
+    let stored = waited(convert(resource, staged, Target::Stored, pieces, exchange.onward()), budget).await?;
     budget.check()?;
     Ok(stored.into_iter().next())
 }
@@ -245,7 +245,7 @@ async fn shown_staged(
     Ok(match answer {
         Answer::Stored(object) => {
             let mut objects = [object];
-            convert_all(resource, &mut objects, request.budget, request.exchange.trace()).await?;
+            convert_all(resource, &mut objects, request.budget, request.exchange.onward()).await?;
             let [object] = objects;
             Answer::Stored(object)
         }
@@ -276,7 +276,7 @@ pub(super) async fn shown_list(
             }
         }
     }
-    convert_all(resource, &mut list.objects, request.budget, request.exchange.trace()).await
+    convert_all(resource, &mut list.objects, request.budget, request.exchange.onward()).await
 }
 
 async fn shown_written(
@@ -292,7 +292,7 @@ async fn shown_written(
     let (before, written_as) = (written_as, Some(staged.shown.clone()));
     if let Some(object) = stored {
         let mut objects = [object];
-        convert_all(resource, &mut objects, budget, exchange.trace()).await?;
+        convert_all(resource, &mut objects, budget, exchange.onward()).await?;
         let [object] = objects;
         return Ok(Written { json: object.json.clone(), stored: Some(object), written_as, outcome });
     }
@@ -300,7 +300,7 @@ async fn shown_written(
     let value = serde_json::from_slice(&json)
         .map_err(|error| ApiError::Internal(format!("an object that was written cannot be read: {error}")))?;
     let pieces = vec![(form_of(staged, before.as_ref()), value)];
-    let values = waited(convert(resource, staged, Target::Shown, pieces, exchange.trace()), budget).await?;
+    let values = waited(convert(resource, staged, Target::Shown, pieces, exchange.onward()), budget).await?;
     let mut json = Vec::with_capacity(json.len());
     budget.check()?;
     for value in values {
@@ -334,7 +334,7 @@ fn convert(
     if missing.is_empty() {
         return convert_with_tables(resource, staged, target, pieces, trace);
     }
-    let (resource, staged, trace) = (resource.clone(), staged.clone(), trace.copied());
+    let (resource, staged, trace) = (resource.clone(), staged.clone(), trace.cloned());
     let converting = async move {
         for tables in missing {
             let made = tables.make().await;

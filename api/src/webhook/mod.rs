@@ -78,7 +78,7 @@ pub struct Call {
     pub timeout: Duration,
     /// Bytes of the answer's body.
     pub answer_bytes_max: usize,
-    /// The span that the call is, which the webhook is told of; `None` without a recorded trace.
+    /// The span that the call is, which the webhook is told of; `None`: it is told of no trace.
     pub trace: Option<TraceContext>,
 }
 
@@ -90,7 +90,7 @@ impl fmt::Debug for Call {
 }
 
 /// The bounds of a call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Bounds {
     /// Longest time until the answer is read.
     pub(crate) timeout: Duration,

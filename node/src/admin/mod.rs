@@ -13,6 +13,7 @@ mod request;
 mod rewrite;
 mod session;
 mod table;
+mod unreached;
 
 pub use access::{Access, AccessError};
 pub use bypass::bypass_webhook;
@@ -25,6 +26,13 @@ pub(crate) use request::{download, open_stream};
 pub use rewrite::rewrite_running;
 pub(crate) use session::{Call, Reply, Session};
 pub(crate) use table::bytes;
+
+/// A status as its command gives it: the exit code, the text, and the document for programs.
+#[cfg(test)]
+pub(crate) fn shown(cluster: serde_json::Value) -> (u8, String, serde_json::Value) {
+    let (found, text) = (health::conditions(&cluster), table::table(&cluster));
+    (health::exit_code(&found), text, health::with_conditions(cluster, &found))
+}
 
 #[cfg(test)]
 mod tests;

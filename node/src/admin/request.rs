@@ -14,6 +14,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 
 use super::access::Access;
+use super::unreached::{Unreached, next_after};
 
 /// For one server's response, after connecting: a change of members may take ten seconds there.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(20);
@@ -61,10 +62,10 @@ pub(super) async fn send(
     let mut tried = String::new();
     for server in &access.servers {
         let connected = tokio::time::timeout(CONNECT_MAX, connect(access, server, None)).await;
-        let stream = match connected.unwrap_or_else(|_| Err("no connection in time".to_owned())) {
+        let stream = match connected.unwrap_or_else(|_| Err(Unreached::late())) {
             Ok(stream) => stream,
-            Err(reason) => {
-                tried.push_str(&format!("\n  {server}: {reason}"));
+            Err(unreached) => {
+                tried.push_str(&format!("\n  {server}: {unreached}"));
                 continue;
             }
         };
@@ -82,7 +83,10 @@ pub(super) async fn send(
         if status.is_success() {
             return Ok(answer);
         }
-        let message = answer["message"].as_str().unwrap_or("no reason given").to_owned();
+        let mut message = answer["message"].as_str().unwrap_or("no reason given").to_owned();
+        if let Some(next) = next_after(status) {
+            message += &format!("\n     -> {next}");
+        }
         if status != StatusCode::SERVICE_UNAVAILABLE {
             return Err(RequestError::Refused { server: server.clone(), message });
         }
@@ -98,16 +102,15 @@ pub(super) async fn connect(
     access: &Access,
     server: &str,
     receive_bytes: Option<u32>,
-) -> Result<Stream, String> {
+) -> Result<Stream, Unreached> {
     let host = crate::run::host_of(server).to_owned();
-    let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
+    let name = ServerName::try_from(host).map_err(|error| Unreached::unnamed(error.to_string()))?;
     let stream = match receive_bytes {
         None => TcpStream::connect(server).await,
         Some(bytes) => connect_bounded(server, bytes).await,
     };
-    let stream = stream.map_err(|error| error.to_string())?;
     let connector = TlsConnector::from(access.tls.clone());
-    Ok(TokioIo::new(connector.connect(name, stream).await.map_err(|error| error.to_string())?))
+    Ok(TokioIo::new(connector.connect(name, stream?).await?))
 }
 
 /// Connects to the first address of `server` that answers. The buffer is set before the connection is made, because the window
@@ -138,7 +141,7 @@ pub(crate) async fn download(
     for server in &access.servers {
         let asked = async {
             let connected = tokio::time::timeout(CONNECT_MAX, connect(access, server, receive_bytes)).await;
-            let stream = connected.unwrap_or_else(|_| Err("no connection in time".to_owned()))?;
+            let stream = connected.unwrap_or_else(|_| Err(Unreached::late()))?;
             let head = ask(access, stream, server, Method::POST, path, Bytes::new());
             tokio::time::timeout(ANSWER_MAX, head)
                 .await
@@ -181,7 +184,7 @@ pub(crate) async fn open_stream(
     path: &str,
 ) -> Result<Response<Incoming>, String> {
     let connected = tokio::time::timeout(CONNECT_MAX, connect(access, server, None)).await;
-    let stream = connected.unwrap_or_else(|_| Err("no connection in time".to_owned()))?;
+    let stream = connected.unwrap_or_else(|_| Err(Unreached::late()))?;
     let head = ask(access, stream, server, Method::GET, path, Bytes::new());
     tokio::time::timeout(ANSWER_MAX, head).await.unwrap_or_else(|_| Err("no answer in time".to_owned()))
 }

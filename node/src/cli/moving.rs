@@ -66,7 +66,8 @@ pub(super) const EXPORT_ABOUT: &str = "Write the objects of a server as manifest
         of others; nothing in them names the uid of another object, because a server that takes them gives objects new ones. --exact keeps all of it, and is not \
         to be applied to another server: its garbage collector would delete what has owners. Secrets are among them, in files that only their owner reads. Kinds and objects that \
         `orch import` leaves out are left out here, too. A list is of one moment, two lists are not: for a copy of one moment save a \
-        snapshot (`orch snapshot save`).";
+        snapshot (`orch snapshot save`).\n\n\
+        Into a directory, the same command goes on where one was broken off, and a later one removes the manifests of objects that are gone.";
 
 /// Flags of `orch export`.
 #[derive(Debug, Args)]

@@ -71,7 +71,7 @@ fn a_sound_set_up_has_nothing_to_be_done() {
 type Break = fn(&Path, &mut Machine);
 
 /// What breaks a set-up, the check that finds it, the exit code, and what is told.
-const TABLE: [(&str, Break, u8, &str, &str); 18] = [
+const TABLE: [(&str, Break, u8, &str, &str); 21] = [
     ("open-files", |_, machine| machine.files = Some(1024), 3, "4096 open files", "LimitNOFILE"),
     ("memory", |_, machine| machine.memory = Some(100 << 20), 3, "a member needs", "larger machine"),
     ("clock", |_, machine| machine.keeps_time = false, 3, "no client of NTP", "chrony"),
@@ -168,6 +168,27 @@ const TABLE: [(&str, Break, u8, &str, &str); 18] = [
         4,
         "holds no certificate",
         "orch certs renew",
+    ),
+    (
+        "certificates",
+        |root, _| fs::write(root.join("certs/ca.crt"), "x").unwrap(),
+        4,
+        "ca.crt holds no certificate",
+        "orch certs rotate-ca",
+    ),
+    (
+        "certificates",
+        |root, _| fs::remove_file(root.join("certs/service-account.key")).unwrap(),
+        4,
+        "service-account.key cannot be read",
+        "orch certs init",
+    ),
+    (
+        "certificates",
+        |_, machine| machine.now -= time::Duration::days(30),
+        4,
+        "is not valid before",
+        "set this machine's clock",
     ),
     ("certificates", |_, machine| machine.now += time::Duration::days(5000), 4, "has expired", "orch certs"),
     (

@@ -203,8 +203,11 @@ fn http_request(
     if request.document.is_some() {
         builder = builder.header(CONTENT_TYPE, "application/json");
     }
-    if let Some(trace) = request.trace {
+    if let Some(trace) = &request.trace {
         builder = builder.header(orch_spans::HEADER, trace.to_string());
+        if !trace.state.as_str().is_empty() {
+            builder = builder.header(orch_spans::STATE_HEADER, trace.state.as_str());
+        }
     }
     if let Some(authorization) = authorization {
         builder = builder.header(AUTHORIZATION, authorization);
@@ -215,4 +218,31 @@ fn http_request(
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use orch_spans::{TraceContext, TraceState};
+
+    use super::*;
+
+    #[test]
+    fn a_server_is_told_of_the_span_and_of_what_others_noted_about_its_trace() {
+        let headers = |state: &str| {
+            let context = TraceContext {
+                trace_id: 7,
+                span_id: 9,
+                is_sampled: false,
+                state: TraceState::parse([state]),
+            };
+            let url = orch_api::egress::Url::parse("https://h.example/a").unwrap();
+            let request =
+                Outgoing { url, document: None, timeout: Duration::from_secs(1), trace: Some(context) };
+            http_request(&request, None, false).unwrap().headers().clone()
+        };
+        let told = headers("a=1");
+        assert_eq!(told[orch_spans::HEADER], "00-00000000000000000000000000000007-0000000000000009-00");
+        assert_eq!(told[orch_spans::STATE_HEADER], "a=1");
+        assert!(!headers("").contains_key(orch_spans::STATE_HEADER));
+    }
 }

@@ -84,7 +84,7 @@ impl Copied {
             self.present.remove(&before);
             self.release((kind, place), &before);
         }
-        if self.owners.get(uid).map_or(&[][..], Vec::as_slice) == owners {
+        if self.has_owners(uid, owners) {
             return;
         }
         self.release((kind, place), uid);
@@ -95,6 +95,11 @@ impl Copied {
         if !owners.is_empty() {
             self.owners.insert(uid.to_owned(), owners.to_vec());
         }
+    }
+
+    /// Whether the object of `uid` is known to name these owners.
+    pub(super) fn has_owners(&self, uid: &str, owners: &[String]) -> bool {
+        self.owners.get(uid).map_or(&[][..], Vec::as_slice) == owners
     }
 
     /// Takes the object at `place` off the lists of its owners.

@@ -5,7 +5,7 @@
 //! and no other content.
 //!
 //!     move  1  SOURCE  TARGET             uids of the services of both APIs
-//!     copy  KIND  PLACE  UID  OWNERS      the object is about to be sent; owners' uids, separated by commas
+//!     copy  KIND  PLACE  UID  OWNERS      the object is about to be sent, for the first time or with other owners; uids, separated by commas
 //!     fail  KIND  PLACE  UID  REASON      the target refused the object, or it comes later; the target has nothing of it
 //!     stale KIND  PLACE  UID  REASON      the same of a change of the object: the target has its former state
 //!     good  KIND  PLACE  UID              an object that was refused is at the target

@@ -16,6 +16,7 @@ mod copied;
 mod copy;
 mod events;
 mod export;
+mod exported;
 mod follow;
 mod journal;
 mod kinds;

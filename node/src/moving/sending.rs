@@ -127,7 +127,7 @@ impl Move<'_> {
     ) -> anyhow::Result<()> {
         let (mut lines, mut copied) = (String::new(), self.copied.lock());
         for (place, uid, owners) in entries {
-            if copied.uid_at((id, &place)).as_deref() != Some(&uid) {
+            if !copied.has_at((id, &place), &uid) || !copied.has_owners(&uid, &owners) {
                 lines += &copy_line((id, &place), &uid, &owners);
             }
             copied.expect((id, &place), &uid, &owners);

@@ -69,6 +69,9 @@ struct BackupView {
     /// Seconds since the newest backup; absent where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     newest_s_ago: Option<u64>,
+    /// Seconds since the next one was due; absent where it is not, and where no schedule says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overdue_s: Option<u64>,
 }
 
 /// A webhook that does not answer.
@@ -316,6 +319,7 @@ fn backups(targets: &BTreeMap<&'static str, TargetHealth>, now: SystemTime) -> V
         failures: health.failures,
         reason: health.reason.clone(),
         newest_s_ago: health.newest.map(|time| now.duration_since(time).unwrap_or_default().as_secs()),
+        overdue_s: health.due.and_then(|due| now.duration_since(due).ok()).map(|late| late.as_secs()),
     };
     targets.iter().map(view).collect()
 }
@@ -428,59 +432,4 @@ pub(super) fn view(status: Status) -> ClusterView {
 }
 
 #[cfg(test)]
-mod tests {
-    use orch_raft::member::node_id;
-
-    use super::*;
-    use crate::certs::CertificateUse;
-
-    fn peer(name: &str, address: &str) -> Peer {
-        Peer { id: node_id(name), name: name.into(), address: address.into() }
-    }
-
-    #[test]
-    fn certificates_are_shown_with_what_is_left_of_them() {
-        let now = OffsetDateTime::UNIX_EPOCH + time::Duration::days(20_000);
-        let days = time::Duration::days;
-        let expiry = |left: time::Duration| Expiry {
-            used_as: CertificateUse::Peer,
-            not_before: now - days(300),
-            not_after: now + left,
-        };
-        let found = [-time::Duration::SECOND, days(6), days(29), days(65)].map(expiry);
-        let shown = serde_json::to_value(certificates(&found, now)).unwrap();
-        let conditions: Vec<_> = (0..4).map(|place| &shown[place]["condition"]).collect();
-        assert_eq!(conditions, ["expired", "urgent", "due", "valid"]);
-        let expected = serde_json::json!(
-            {"use": "peer", "expires": "2024-10-03T23:59:59Z", "left_s": -1, "condition": "expired"}
-        );
-        assert_eq!(shown[0], expected);
-    }
-
-    #[test]
-    fn a_founding_of_a_running_cluster_and_an_addition_of_a_member_say_that_nothing_was_done() {
-        let member = |name: &str, voter| MemberStatus {
-            peer: peer(name, "h:1"),
-            voter,
-            matched: None,
-            feature_level_max: None,
-            answers: None,
-            heard_ago: None,
-            applied: None,
-            behind: None,
-            syncs: None,
-            skew_ms: None,
-            room: None,
-            report: None,
-        };
-        assert_eq!(founded_before(&[]), None, "the founders wait");
-        let members = [member("c", true), member("b", false)];
-        let expected = "there is a cluster already: b, c; nothing was done";
-        assert_eq!(founded_before(&members).as_deref(), Some(expected));
-        let already = |name: &str, address: &str| added_before(&members, &peer(name, address));
-        assert_eq!(already("c", "h:1").as_deref(), Some("c is a member already (voter)"));
-        assert_eq!(already("b", "h:1").as_deref(), Some("b is a member already (learner)"));
-        assert_eq!(already("b", "h:2"), None, "the leader refuses it");
-        assert_eq!(already("d", "h:2"), None);
-    }
-}
+mod tests;

@@ -177,7 +177,9 @@ fn attribute(attribute: Attribute) -> KeyValue {
 fn place(context: TraceContext, is_remote: bool) -> SpanContext {
     let flags = if context.is_sampled { TraceFlags::SAMPLED } else { TraceFlags::default() };
     let (trace, span) = (context.trace_id.to_be_bytes(), context.span_id.to_be_bytes());
-    SpanContext::new(TraceId::from_bytes(trace), SpanId::from_bytes(span), flags, is_remote, TraceState::NONE)
+    // The library knows the keys of level 1 of the recommendation alone.
+    let state = context.state.as_str().parse().unwrap_or(TraceState::NONE);
+    SpanContext::new(TraceId::from_bytes(trace), SpanId::from_bytes(span), flags, is_remote, state)
 }
 
 fn time(micros: u64) -> SystemTime {

@@ -102,7 +102,8 @@ async fn create_traced(member: &Process, authority: &Path, token: &str, name: &s
         .header("host", address)
         .header("authorization", format!("Bearer {token}"))
         .header("content-type", "application/json")
-        .header("traceparent", format!("00-{TRACE}-{SPAN}-01"));
+        .header("traceparent", format!("00-{TRACE}-{SPAN}-01"))
+        .header("tracestate", "vendor=1");
     let request = request.body(Full::new(Bytes::from(body))).unwrap();
     sender.send_request(request).await.unwrap().status().as_u16()
 }
@@ -156,6 +157,7 @@ async fn a_create_through_a_follower_is_one_trace_on_all_three_members() {
     }
     let spans = collector.0.lock().unwrap();
     assert!(spans.iter().all(|(_, span)| hex(&span.trace_id) == TRACE), "{spans:#?}");
+    assert!(spans.iter().all(|(_, span)| span.trace_state == "vendor=1"), "on every member: {spans:#?}");
     assert!(!format!("{spans:?}").contains("canary"), "no body is in a span: {spans:#?}");
     let the = |name: &str| &spans.iter().find(|(_, span)| span.name == name).unwrap().1;
     let (root, propose) = (the("POST configmaps"), the("propose"));

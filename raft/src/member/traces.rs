@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use openraft::EntryPayload;
 use orch_proto::store as wire;
-use orch_spans::{ActiveSpan, SpanKind, TraceContext, now_micros};
+use orch_spans::{ActiveSpan, SpanKind, TraceContext, TraceState, now_micros};
 use parking_lot::{Mutex, MutexGuard};
 use prost::Message;
 
@@ -21,7 +21,7 @@ use crate::encoding::ProposalId;
 use crate::member::consensus::Entry;
 
 /// Proposals noted since the map was last empty, the ended ones included; beyond this the oldest loses its context. A context is
-/// fifty bytes.
+/// eighty bytes, and what other systems have noted about the trace: 512 bytes at most.
 const TRACES_MAX: usize = 1024;
 
 /// Time for which a context waits for its entry to be applied, in microseconds. A write that takes longer loses the spans of its end. By the
@@ -86,7 +86,7 @@ impl Traces {
         for mark in marks.iter().take(TRACES_MAX) {
             let id = usize::try_from(mark.position).ok().and_then(&at).and_then(proposal_id);
             if let (Some(id), Some(context)) = (id, TraceContext::from_bytes(&mark.context)) {
-                self.note(id, context);
+                self.note(id, context.with_state(TraceState::parse([mark.state.as_str()])));
             }
         }
     }
@@ -104,8 +104,9 @@ impl Traces {
     ) -> Vec<wire::TraceMark> {
         let Some(waiting) = self.waiting() else { return Vec::new() };
         let mark = |(position, bytes): (u32, &Bytes)| {
-            let context = waiting.context(bytes)?.to_bytes().to_vec().into();
-            Some(wire::TraceMark { position, context })
+            let context = waiting.context(bytes)?;
+            let (place, state) = (context.to_bytes().to_vec().into(), context.state.as_str().to_owned());
+            Some(wire::TraceMark { position, context: place, state })
         };
         (0..).zip(transactions).filter_map(mark).collect()
     }
@@ -152,7 +153,7 @@ impl Traces {
 impl Waiting {
     /// The context of an encoded transaction.
     fn context(&self, bytes: &Bytes) -> Option<TraceContext> {
-        self.contexts.get(&proposal_id(bytes)?).map(|(_, context)| *context)
+        self.contexts.get(&proposal_id(bytes)?).map(|(_, context)| context.clone())
     }
 
     /// Takes the contexts away that are too old at `now`, and the oldest one of too many.
@@ -214,23 +215,28 @@ mod tests {
     #[test]
     fn a_trace_goes_with_its_proposal_and_the_oldest_ends_where_there_are_too_many() {
         let traces = Traces::default();
-        let context = TraceContext { trace_id: 5, span_id: 6, is_sampled: true };
+        let state = TraceState::parse(["vendor=1"]);
+        let context = TraceContext { trace_id: 5, span_id: 6, is_sampled: true, state };
         let encoded = |sequence| encode_transaction(id(sequence), &Transaction::default(), 1);
         let all: Vec<Bytes> = (0..3).map(encoded).collect();
-        traces.note(id(1), context);
+        traces.note(id(1), context.clone());
         assert!(traces.of_transactions(all.iter()).is_empty(), "without a recorder nothing is noted");
         let sources = Sources { now_micros: || NOW.load(Ordering::Relaxed), random: || 1 };
         orch_spans::install(Sampling::per_million(0), sources, drop);
-        traces.note(id(2), TraceContext { is_sampled: false, ..context });
+        traces.note(id(2), TraceContext { is_sampled: false, ..context.clone() });
         assert!(traces.of_transactions(all.iter()).is_empty(), "a trace that is not recorded is not noted");
-        let mark = |position, context: &[u8]| wire::TraceMark { position, context: context.to_vec().into() };
+        let mark = |position, context: &[u8]| {
+            let state = "vendor=1".to_owned();
+            wire::TraceMark { position, context: context.to_vec().into(), state }
+        };
         let marks = [mark(1, &context.to_bytes()), mark(2, b"no context"), mark(9, &context.to_bytes())];
         traces.note_marks(&marks, |position| all.get(position));
         let marks = traces.of_transactions(all.iter());
         let [mark] = &marks[..] else { panic!("{marks:?}") };
         assert_eq!((mark.position, &mark.context[..]), (1, &context.to_bytes()[..]));
+        assert_eq!(mark.state, "vendor=1", "it goes to other members");
         for sequence in 0..=u64::try_from(TRACES_MAX).unwrap() {
-            traces.note(id(sequence + 10), context);
+            traces.note(id(sequence + 10), context.clone());
         }
         assert!(traces.of_transactions(all.iter()).is_empty(), "the oldest one is gone");
         assert_eq!(traces.waiting.lock().contexts.len(), TRACES_MAX);

@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use orch_proto::Brand;
-use serde_json::{Value, json};
+use orch_serving::zpages::{Page, first_parts};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use crate::config::component;
@@ -50,27 +51,40 @@ impl Pages {
     }
 
     /// `/flagz`.
-    pub(super) fn flags(&self) -> String {
+    pub(super) fn flags(&self) -> Page {
         let mut text = format!("\n{} flagz\n{NOTE}\n\n", component(self.brand));
         for (name, value) in &self.flags {
             // A string takes every write.
             let _ = writeln!(text, "{name}={value}");
         }
-        text
+        let flags: Map<String, Value> =
+            self.flags.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+        self.page(("flagz", "Flagz"), text, json!({"flags": flags}))
     }
 
     /// `/statusz`.
-    pub(super) fn status(&self) -> String {
+    pub(super) fn status(&self) -> Page {
         let (at, clock) = self.started;
-        let started = at.rfc3339_micro();
-        format!(
+        let started = at.rfc3339();
+        let text = format!(
             "\n{} statusz\n{NOTE}\n\nStarted: {started}\nUp: {} s\nVersion: {}\nProgram: scheduler {}\nPaths: {}\n",
             component(self.brand),
             clock.elapsed().as_secs(),
             version::GIT_VERSION,
             env!("CARGO_PKG_VERSION"),
             PATHS.join(" ")
-        )
+        );
+        let fields = json!({
+            "startTime": started, "uptimeSeconds": clock.elapsed().as_secs(), "goVersion": "",
+            "binaryVersion": version::RELEASE, "emulationVersion": version::MAJOR_MINOR, "paths": first_parts(&PATHS),
+        });
+        self.page(("statusz", "Statusz"), text, fields)
+    }
+
+    fn page(&self, (name, kind): (&'static str, &'static str), text: String, fields: Value) -> Page {
+        let fields = fields.as_object().cloned().unwrap_or_default();
+        let (component, group) = (component(self.brand), self.brand.group("config"));
+        Page { name, kind, component, group, text, fields }
     }
 
     /// `/metrics/resources`.

@@ -6,11 +6,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::{ACCEPT, WARNING};
 use http::uri::PathAndQuery;
-use http::{Method, Request, StatusCode};
+use http::{HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body;
 use orch_bounded::WarningLimit;
+use orch_serving::zpages::Page;
 
 use super::answer::{
     Answer, TEXT, answer, document, error, forbidden, not_found, unauthorized, uncached, unsniffed,
@@ -107,6 +109,12 @@ impl Router {
         }
         let query = request.uri().query().unwrap_or_default().to_owned();
         let method = request.method().clone();
+        let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        match &*path {
+            "/flagz" => return zpage(self.pages.flags(), accept),
+            "/statusz" => return zpage(self.pages.status(), accept),
+            _ => {}
+        }
         if path == "/debug/flags/v" && self.profiler.is_some() {
             return self.set_verbosity(&method, request.into_body()).await;
         }
@@ -130,8 +138,6 @@ impl Router {
             "/metrics/slis" => answer(StatusCode::OK, METRICS, self.slis.render(self.pages.brand)),
             "/metrics/resources" => answer(StatusCode::OK, METRICS, self.pages.resources()),
             "/configz" => document(&self.pages.configuration()),
-            "/flagz" => answer(StatusCode::OK, TEXT, self.pages.flags()),
-            "/statusz" => answer(StatusCode::OK, TEXT, self.pages.status()),
             _ => self.nested_page(method, path, query).await,
         }
     }
@@ -186,4 +192,14 @@ impl Router {
 /// The text, in which clients that guess its type find no markup.
 fn without_markup(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// A page about the process in the form that `accept` asks for.
+fn zpage(page: Page, accept: &str) -> Answer {
+    let made = page.answer(accept);
+    let mut response =
+        answer(StatusCode::from_u16(made.code).unwrap_or_default(), made.content_type, made.body);
+    let warning = made.warning.and_then(|warning| HeaderValue::try_from(warning).ok());
+    response.headers_mut().extend(warning.map(|warning| (WARNING, warning)));
+    response
 }

@@ -61,7 +61,7 @@ pub(in crate::admission) async fn converted<'a>(
     object: Option<&'a Value>,
     version: &Version<'a>,
 ) -> Result<Converted<'a>, String> {
-    let (own, trace) = (asked.attributes.resource, asked.attributes.exchange.trace());
+    let (own, trace) = (asked.attributes.resource, asked.attributes.exchange.onward());
     Ok(Converted {
         version: Names::of(asked, version),
         object: shown_in(own, version, object, trace).await?,

@@ -196,7 +196,7 @@ impl<'a> Mutating<'a> {
     ) -> Result<Option<After>, ApiError> {
         let Invocation { policy, binding, param, version } = invocation;
         let asked = self.write.asked;
-        let (own, trace) = (asked.attributes.resource, asked.attributes.exchange.trace());
+        let (own, trace) = (asked.attributes.resource, asked.attributes.exchange.onward());
         let shown = shown_in(own, version, Some(object), trace).await;
         let old = shown_in(own, version, asked.attributes.old, trace).await;
         let (Ok(Some(shown)), Ok(old)) = (shown, old) else {

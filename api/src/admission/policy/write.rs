@@ -50,7 +50,7 @@ impl<'a> Write<'a> {
             return Ok(vec![None]);
         };
         let resource = params::resource(self.asked.attributes, kind)?;
-        let trace = self.asked.attributes.exchange.trace();
+        let trace = self.asked.attributes.exchange.onward();
         params::collect(resource, reference, self.asked.namespace, self.view, trace).await
     }
 

@@ -162,7 +162,7 @@ impl<'a> Asking<'a> {
     ) -> Result<Allowed, Refusal> {
         let (attributes, webhook) = (self.attributes(), &*call.found.webhook);
         let began = self.callers.ambient.now();
-        let span = attributes.exchange.begin_span();
+        let span = attributes.exchange.begin_call();
         let is_changeable = object.is_some();
         let outcome =
             self.outcome(call, (request, is_changeable), span.as_ref().map(ActiveSpan::context)).await;

@@ -152,9 +152,11 @@ impl<'a> Mutating<'a> {
         let own = attributes.resource;
         let names = Names::of(&self.asking.write.asked, version);
         let unconverted = |reason: String| Refusal::Error(ApiError::WebhookFailed(reason));
-        let shown = shown_in(own, version, object, attributes.exchange.trace()).await.map_err(unconverted)?;
-        let old =
-            shown_in(own, version, attributes.old, attributes.exchange.trace()).await.map_err(unconverted)?;
+        let shown =
+            shown_in(own, version, object, attributes.exchange.onward()).await.map_err(unconverted)?;
+        let old = shown_in(own, version, attributes.old, attributes.exchange.onward())
+            .await
+            .map_err(unconverted)?;
         let objects = (shown.as_deref(), old.as_deref());
         if !self.asking.is_met(&found.webhook, &names, objects).await? {
             return Ok(None);
@@ -207,7 +209,7 @@ impl<'a> Mutating<'a> {
             return Ok(Some(Patched { changed: None, text }));
         };
         let changed =
-            back(attributes.resource, version, changed, attributes.exchange.trace()).await.map_err(broken)?;
+            back(attributes.resource, version, changed, attributes.exchange.onward()).await.map_err(broken)?;
         Ok(Some(Patched { changed: Some(changed), text }))
     }
 }

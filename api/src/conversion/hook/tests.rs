@@ -142,7 +142,7 @@ async fn each_question_is_a_span_of_the_request_and_the_server_is_told_of_it() {
     let failures = spans.iter().map(|span| span.failure.as_ref().map(Text::as_str));
     assert_eq!(failures.collect::<Vec<_>>(), [Some("the answer is too large"), None, None]);
     assert!(format!("{:?}", spans[0].attributes).contains("widgets.g.example.com"), "{spans:#?}");
-    assert_eq!(*traces.lock(), spans.iter().map(|span| span.context).collect::<Vec<_>>());
+    assert_eq!(*traces.lock(), spans.iter().map(|span| span.context.clone()).collect::<Vec<_>>());
     // Without a trace the same questions have no spans.
     hook.convert(pieces(2), &form("v2"), None).await.unwrap();
     assert_eq!((spans_of(0x75).len(), traces.lock().len()), (3, 3));

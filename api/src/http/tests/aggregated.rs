@@ -74,6 +74,10 @@ impl Relay for Scripted {
             .headers()
             .iter()
             .filter(|(name, _)| !["audit-id", "x-forwarded-for", "via"].contains(&name.as_str()))
+            // The recorder of another test gives requests traces of their own. Those of tests have small ids.
+            .filter(|(name, value)| {
+                *name != "traceparent" || value.as_bytes().starts_with(b"00-0000000000000000")
+            })
             .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
             .collect();
         told.sort();

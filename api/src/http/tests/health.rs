@@ -128,6 +128,12 @@ async fn results_of_checks_are_counted_by_check_endpoint_and_status() {
     assert_eq!(server.get("/livez").await.code, 500);
     // Neither counts: a check alone, and one that is excluded.
     assert_eq!(server.get("/livez/ping").await.code, 200);
+    assert_eq!(server.get("/livez/ping?verbose").await.text, "ok");
+    let alone = server.get("/livez/log?exclude=log").await;
+    assert_eq!(
+        (alone.code.as_u16(), &*alone.text),
+        (500, "internal server error: the check fails: the log has its reason\n")
+    );
     assert_eq!(server.get("/livez?exclude=log").await.code, 200);
     let page = server.get("/metrics/slis").await;
     assert_eq!(page.code, 200);

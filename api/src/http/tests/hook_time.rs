@@ -29,7 +29,7 @@ const TAKES: Duration = Duration::from_secs(5);
 impl Caller for Slow {
     fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply, EgressError>> {
         self.given_ms.lock().push(call.timeout.as_millis());
-        self.traces.lock().extend(call.trace);
+        self.traces.lock().extend(call.trace.clone());
         async move {
             tokio::time::sleep(TAKES.min(call.timeout)).await;
             if call.timeout < TAKES {

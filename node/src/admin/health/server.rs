@@ -6,6 +6,8 @@ use super::super::table::{bytes, duration, text};
 use super::{Condition, Severity};
 use crate::certs::remedy;
 
+/// A backup that is late by more, in seconds, does not come by itself: an attempt that fails is told of as such.
+const BACKUP_LATE_S_MAX: u64 = 3600;
 /// Part of the quota from which on its end is near, in percent.
 const STATE_PERCENT_MAX: u64 = 80;
 
@@ -147,13 +149,22 @@ pub(super) fn webhooks(server: &str, webhooks: &Value, found: &mut Vec<Condition
     }
 }
 
-/// Scheduled backups of the server that fail.
+/// Scheduled backups of the server that fail, or do not come.
 pub(super) fn backups(server: &str, targets: &Value, found: &mut Vec<Condition>) {
     for target in targets.as_array().into_iter().flatten() {
-        let Some(failures @ 1..) = target["failures"].as_u64() else { continue };
         let newest = match target["newest_s_ago"].as_u64() {
             Some(ago) => format!("the newest one is {} old", duration(ago)),
             None => "there is none".to_owned(),
+        };
+        let Some(failures @ 1..) = target["failures"].as_u64() else {
+            let late = target["overdue_s"].as_u64().filter(|late| *late > BACKUP_LATE_S_MAX);
+            found.extend(late.map(|late| Condition {
+                severity: Severity::Warning,
+                name: "BackupOverdue",
+                message: format!("a backup of {server} was due {} ago, and {newest}", duration(late)),
+                next: "see in its log what it waits for; one by hand: orch snapshot save FILE".to_owned(),
+            }));
+            continue;
         };
         let (place, next) = match target["target"] == "s3" {
             true => (

@@ -43,6 +43,7 @@ async fn a_secret_with_a_token_follows_its_account() {
     let at = |name: &str| sent.iter().position(|sent| sent == name);
     assert!(at("default") < at("of-default") && at("of-default").is_some(), "{sent:?}");
     assert_eq!(at("of-nobody"), None, "the target would delete it");
+    assert_eq!(target.collected(), vec![], "no token came before its account");
     assert!(told.contains("secrets: 1 left out"), "{told}");
 }
 
@@ -160,6 +161,7 @@ async fn a_list_removes_nothing_that_the_source_has_made_since() {
         let clusters = Clusters::start().await;
         let (source, target) = (&clusters.source, &clusters.target);
         source.put("replicasets.apps", object("n/r", "u-r"));
+        source.put("pods", owned(object("n/p", "u-p"), ("apps/v1", "ReplicaSet", "r", "u-r")));
         assert_eq!(clusters.copy().await.0, 0);
         break_off(&clusters);
         let list = json!({"items": listed, "metadata": {"resourceVersion": "1"}});
@@ -169,6 +171,7 @@ async fn a_list_removes_nothing_that_the_source_has_made_since() {
         assert_eq!(clusters.copy().await.0, 0);
         assert_eq!(target.uid("replicasets.apps", "n/r").as_deref(), Some("u-r"));
         assert!(target.calls("DELETE ").is_empty(), "it was removed for a while");
+        assert_eq!(target.collected(), vec![]);
     }
 }
 
@@ -216,6 +219,7 @@ async fn what_an_object_of_an_unserved_kind_owns_waits_for_the_kind() {
     target.forget_calls();
     let (code, told) = clusters.copy().await;
     assert_eq!((code, sent(&clusters)[1..].to_vec()), (0, vec!["x".to_owned(), "of-x".to_owned()]), "{told}");
+    assert!(target.collected().is_empty() && target.uid("configmaps", "n/of-x").is_some());
 }
 
 #[tokio::test]
@@ -280,6 +284,47 @@ async fn objects_that_a_dry_run_does_not_try_keep_it_from_success() {
     assert_eq!(clusters.target.uid(DEFINITIONS, "widgets.example.com"), None);
 }
 
+/// Exports into `dir`, or as a stream; returns that and the report.
+async fn export_to(source: &Fake, dir: Option<PathBuf>) -> anyhow::Result<(String, String)> {
+    let arguments = ExportArgs { kubeconfig: None, context: None, dir, exact: false, with_events: false };
+    let access = source.access.lock().take().unwrap();
+    let (mut out, mut report) = (Vec::new(), Vec::new());
+    let done = export::carry_out(&arguments, &access, &mut out, &mut report).await;
+    *source.access.lock() = Some(access);
+    done?;
+    Ok((String::from_utf8(out)?, String::from_utf8(report)?))
+}
+
+#[tokio::test]
+async fn an_export_into_a_directory_goes_on_where_it_broke_off_and_a_later_one_brings_it_up_to_date() {
+    let clusters = Clusters::start().await;
+    let source = &clusters.source;
+    for name in ["a", "b"] {
+        source.put("configmaps", map(&format!("n/{name}"), &format!("u-{name}"), "v"));
+    }
+    source.put("secrets", object("n/s", "u-s"));
+    let dir = clusters.folder.path().join("manifests");
+    let export = || export_to(source, Some(dir.clone()));
+    let is_there = |path: &str| dir.join(path).exists();
+    source.script(|call, _| {
+        call.starts_with("GET /api/v1/secrets?").then(|| (403, json!({"message": "not you"})))
+    });
+    assert!(export().await.unwrap_err().to_string().contains("not you"));
+    assert!(is_there("configmaps/n/a.yaml") && !is_there("secrets/n/s.yaml"));
+    source.end_script();
+    source.forget_calls();
+    let (_, report) = export().await.unwrap();
+    assert!(report.contains("going on behind") && report.contains("5 objects written"), "{report}");
+    assert!(source.calls("GET /api/v1/configmaps?").is_empty() && is_there("secrets/n/s.yaml"));
+
+    source.delete("configmaps", "n/b");
+    source.put("configmaps", map("n/c", "u-c", "v"));
+    let (_, report) = export().await.unwrap();
+    assert!(!report.contains("going on"), "{report}");
+    let left = ["a", "b", "c"].map(|name| is_there(&format!("configmaps/n/{name}.yaml")));
+    assert_eq!(left, [true, false, true], "{report}");
+}
+
 #[tokio::test]
 async fn an_export_of_a_list_that_begins_anew_writes_each_object_once() {
     let clusters = Clusters::start().await;
@@ -294,12 +339,7 @@ async fn an_export_of_a_list_that_begins_anew_writes_each_object_once() {
         let is_first = !token.is_empty() && asked.fetch_add(1, Ordering::Relaxed) == 0;
         is_first.then(|| (410, json!({"reason": "Expired", "code": 410})))
     });
-    let arguments =
-        ExportArgs { kubeconfig: None, context: None, dir: None, exact: false, with_events: false };
-    let access = source.access.lock().take().unwrap();
-    let (mut out, mut report) = (Vec::new(), Vec::new());
-    export::carry_out(&arguments, &access, &mut out, &mut report).await.unwrap();
-    let (out, report) = (String::from_utf8(out).unwrap(), String::from_utf8(report).unwrap());
+    let (out, report) = export_to(source, None).await.unwrap();
     assert_eq!(out.matches("name: m").count(), 50, "{out}");
     assert_eq!(out.matches("\nkind: ").count(), 52, "{out}");
     assert!(report.contains("52 objects written") && report.contains("pods: 1 left out"), "{report}");

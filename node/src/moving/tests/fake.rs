@@ -1,9 +1,9 @@
 //! A server of the API in memory, at a port of this machine: enough of it to be the source or the target of a move.
 //!
-//! Owns discovery, lists in pages, watches, imports and removals, and what a test has it answer in their place. It has no rules, loops and
-//! garbage collector.
+//! Owns discovery, lists in pages, watches, imports and removals, and what a test has it answer in their place. It has no rules. Of the loops
+//! it has a garbage collector, which a target runs at each change: the earliest moment at which a real one may.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -46,6 +46,8 @@ struct State {
     calls: Vec<String>,
     /// Definitions that are in force after so many further questions for groups.
     coming: Vec<(usize, Resource)>,
+    /// The ids of the kinds and the places of the objects that the garbage collector deleted; `None`: there is none.
+    collected: Option<Vec<(String, String)>>,
 }
 
 pub(super) struct Fake {
@@ -169,6 +171,16 @@ impl Fake {
         });
     }
 
+    /// Collects garbage from now on.
+    pub(super) fn collect(&self) {
+        self.state.lock().collected = Some(Vec::new());
+    }
+
+    /// The objects that the garbage collector deleted, in order.
+    pub(super) fn collected(&self) -> Vec<(String, String)> {
+        self.state.lock().collected.clone().unwrap_or_default()
+    }
+
     /// Has `script` answer what it has an answer for.
     pub(super) fn script(
         &self,
@@ -194,6 +206,7 @@ impl Fake {
         }
         let place = super::super::kinds::place_of(&object);
         state.change(id, &place, Some(object));
+        state.collect_garbage();
         self.changed.send_replace(state.revision);
     }
 
@@ -206,6 +219,7 @@ impl Fake {
             state.resources.retain(|resource| id_of(resource) != place);
         }
         state.change(id, place, None);
+        state.collect_garbage();
         self.changed.send_replace(state.revision);
     }
 
@@ -338,6 +352,32 @@ impl State {
         self.events.push((self.revision, id.to_owned(), json!({"type": kind, "object": shown})));
     }
 
+    /// Deletes each object all of whose owners are absent and of served kinds, and each token whose account is absent.
+    fn collect_garbage(&mut self) {
+        while let Some(collected) = &mut self.collected {
+            let uids: BTreeSet<&str> =
+                self.objects.values().filter_map(|object| object["metadata"]["uid"].as_str()).collect();
+            let is_gone = |owner: &Value| {
+                let group =
+                    owner["apiVersion"].as_str().unwrap().split_once('/').map_or("", |(group, _)| group);
+                let is_served =
+                    self.resources.iter().any(|of| of.0 == group && owner["kind"] == of.3.as_str());
+                is_served && !uids.contains(owner["uid"].as_str().unwrap())
+            };
+            let is_garbage = |object: &Value| {
+                let metadata = &object["metadata"];
+                let owners = metadata["ownerReferences"].as_array();
+                let account = metadata["annotations"]["orch.io/service-account.uid"].as_str();
+                owners.is_some_and(|owners| !owners.is_empty() && owners.iter().all(is_gone))
+                    || account.is_some_and(|uid| !uids.contains(uid))
+            };
+            let garbage = self.objects.iter().find(|(_, object)| is_garbage(object));
+            let Some((id, place)) = garbage.map(|(at, _)| at.clone()) else { return };
+            collected.push((id.clone(), place.clone()));
+            self.change(&id, &place, None);
+        }
+    }
+
     /// The id of the kind and the place that a path names.
     fn target(&self, path: &str) -> Option<(String, Option<String>)> {
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
@@ -364,6 +404,7 @@ impl State {
                     None => self.resources.push(declared),
                 }
             }
+            self.collect_garbage();
             let groups: BTreeMap<&str, ()> = self.resources.iter().map(|of| (of.0.as_str(), ())).collect();
             let version = json!({"version": "v1"});
             let groups = groups.keys().filter(|group| !group.is_empty());

@@ -96,7 +96,83 @@ async fn what_comes_with_the_definition_of_its_owner_is_sent_after_the_owner() {
         assert!(at("widgets/w?").is_some() && at("widgets/w?") < at("configmaps/of-w?"), "{puts:?}");
     };
     let (code, told) = clusters.follow(changes).await.unwrap();
-    assert_eq!(code, 0, "{told}");
+    assert_eq!((code, target.collected()), (0, vec![]), "{told}");
+}
+
+/// Has the server break off each watch at `path`.
+fn break_watches(fake: &Fake, path: &'static str) {
+    fake.script(move |call, _| {
+        call.starts_with(&format!("GET {path}?watch=1")).then(|| (500, json!({"message": "not now"})))
+    });
+}
+
+/// A pod that the replica set `r` of this uid owns.
+fn pod(uid: &str, owner: &str) -> Value {
+    owned(object("n/p", uid), ("apps/v1", "ReplicaSet", "r", owner))
+}
+
+#[tokio::test]
+async fn a_dependent_that_its_owner_released_outlives_it_also_where_it_was_taken_after_the_first_copy() {
+    let clusters = Clusters::start().await;
+    let (source, target) = (&clusters.source, &clusters.target);
+    source.put("replicasets.apps", object("n/r", "u-r"));
+    source.put("pods", object("n/p", "u-p"));
+    assert_eq!(clusters.copy().await.0, 0);
+    source.put("pods", pod("u-p", "u-r"));
+    let taken = async {
+        until_followed(&clusters, "first").await;
+        let is_taken = || target.found("pods", "n/p").unwrap()["metadata"]["ownerReferences"].is_array();
+        until("the owner", is_taken).await;
+    };
+    assert_eq!(clusters.follow(taken).await.unwrap().0, 0);
+    // The release comes over a watch that is broken: the end of the owner comes first.
+    break_watches(source, "/api/v1/pods");
+    let released = async {
+        until_followed(&clusters, "second").await;
+        source.put("pods", object("n/p", "u-p"));
+        source.delete("replicasets.apps", "n/r");
+        clusters.until_target_has("replicasets.apps", "n/r", None).await;
+    };
+    let (code, told) = clusters.follow(released).await.unwrap();
+    assert_eq!((code, target.collected()), (0, vec![]), "{told}");
+    assert_eq!(target.uid("pods", "n/p").as_deref(), Some("u-p"));
+}
+
+#[tokio::test]
+async fn an_object_that_a_removal_puts_off_is_copied_at_once() {
+    let clusters = Clusters::start().await;
+    let (source, target) = (&clusters.source, &clusters.target);
+    source.put("replicasets.apps", object("n/r", "u-r"));
+    source.put("pods", pod("u-p1", "u-r"));
+    assert_eq!(clusters.copy().await.0, 0);
+    // No event of the pod comes.
+    break_watches(source, "/api/v1/pods");
+    let changes = async {
+        until_followed(&clusters, "first").await;
+        source.put("pods", object("n/p", "u-p2"));
+        source.delete("replicasets.apps", "n/r");
+        clusters.until_target_has("replicasets.apps", "n/r", None).await;
+        clusters.until_target_has("pods", "n/p", Some("u-p2")).await;
+    };
+    let (code, told) = clusters.follow(changes).await.unwrap();
+    assert_eq!((code, target.collected()), (0, vec![]), "{told}");
+}
+
+#[tokio::test]
+async fn an_object_that_was_begun_when_a_run_ended_is_waited_for_by_those_that_it_owns() {
+    let clusters = Clusters::start().await;
+    let (source, target) = (&clusters.source, &clusters.target);
+    assert_eq!(clusters.copy().await.0, 0);
+    source.put("replicasets.apps", object("n/r", "u-r"));
+    source.put("pods", pod("u-p", "u-r"));
+    // The process was killed behind this line, before the object was sent.
+    let text = std::fs::read_to_string(clusters.state()).unwrap();
+    std::fs::write(clusters.state(), text + "copy\treplicasets.apps\tn/r\tu-r\t\t.\n").unwrap();
+    break_watches(source, "/apis/apps/v1/replicasets");
+    let changes = async { clusters.until_target_has("pods", "n/p", Some("u-p")).await };
+    let (code, told) = clusters.follow(changes).await.unwrap();
+    assert_eq!((code, target.collected()), (0, vec![]), "{told}");
+    assert_eq!(target.uid("replicasets.apps", "n/r").as_deref(), Some("u-r"));
 }
 
 #[tokio::test]

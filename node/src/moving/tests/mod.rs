@@ -30,6 +30,8 @@ struct Clusters {
 impl Clusters {
     async fn start() -> Clusters {
         let (source, target) = (Fake::start("source").await, Fake::start("target").await);
+        // Of an object that is sent too early, or whose owner goes too early, nothing is left.
+        target.collect();
         Clusters { source, target, folder: tempfile::tempdir().unwrap() }
     }
 

@@ -26,6 +26,12 @@ impl TargetFigures {
         metrics::counter!("orch_backup_failures_total", "target" => self.target).increment(1);
     }
 
+    /// Shows when the next backup is due. The time stays where it is until that one is saved.
+    pub(super) fn due(&self, next: SystemTime) {
+        self.health.note_due(self.target, next);
+        metrics::gauge!("orch_backup_due_timestamp_seconds").set(seconds(next));
+    }
+
     /// Shows how long the newest backup took.
     pub(super) fn took(&self, time: Duration) {
         metrics::gauge!("orch_backup_duration_seconds", "target" => self.target).set(time.as_secs_f64());
@@ -39,11 +45,6 @@ impl TargetFigures {
             .set(seconds(backup.time));
         metrics::gauge!("orch_backup_size_bytes", "target" => self.target).set(backup.bytes as f64);
     }
-}
-
-/// Shows when the next backup is due. The time stays where it is until that one is saved.
-pub(super) fn due(next: SystemTime) {
-    metrics::gauge!("orch_backup_due_timestamp_seconds").set(seconds(next));
 }
 
 fn seconds(time: SystemTime) -> f64 {

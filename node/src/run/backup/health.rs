@@ -22,12 +22,21 @@ pub(in crate::run) struct TargetHealth {
     pub(in crate::run) reason: String,
     /// The time of the newest backup; `None` where there is none.
     pub(in crate::run) newest: Option<SystemTime>,
+    /// The time at which the next one is due, until it is there; `None` where no schedule says it.
+    pub(in crate::run) due: Option<SystemTime>,
 }
 
 impl BackupHealth {
     /// A backup of `time` is in `target`.
     pub(super) fn note_success(&self, target: &'static str, time: SystemTime) {
-        self.0.lock().insert(target, TargetHealth { newest: Some(time), ..TargetHealth::default() });
+        let mut targets = self.0.lock();
+        let due = targets.get(target).and_then(|health| health.due);
+        targets.insert(target, TargetHealth { newest: Some(time), due, ..TargetHealth::default() });
+    }
+
+    /// The next backup in `target` is due at `time`.
+    pub(super) fn note_due(&self, target: &'static str, time: SystemTime) {
+        self.0.lock().entry(target).or_default().due = Some(time);
     }
 
     /// A backup is not in `target`, for this reason.
@@ -62,7 +71,10 @@ mod tests {
         let directory = &all["directory"];
         assert_eq!((directory.failures, directory.newest), (2, Some(UNIX_EPOCH)));
         assert_eq!((&*all["s3"].reason, all["s3"].newest), ("denied", None));
+        let next = UNIX_EPOCH + std::time::Duration::from_secs(60);
+        health.note_due("directory", next);
         health.note_success("directory", UNIX_EPOCH);
-        assert_eq!(health.all()["directory"].failures, 0);
+        let directory = &health.all()["directory"];
+        assert_eq!((directory.failures, directory.due), (0, Some(next)));
     }
 }

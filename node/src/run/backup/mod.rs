@@ -95,7 +95,7 @@ async fn keep_saving(
         last = last.or(Some(SystemTime::now()));
     }
     loop {
-        let next = announce(&plan.schedule, last);
+        let next = announce(&plan.schedule, last, figures);
         tracing::info!(schedule = %plan.schedule, next, "the next backup is due");
         let mut waited = stopped.run_until_cancelled(wait(&plan.schedule, last)).await;
         loop {
@@ -169,10 +169,10 @@ fn left(schedule: &Schedule, last: Option<SystemTime>, now: SystemTime) -> Durat
 }
 
 /// Shows the time of the backup after one of `last`, and returns it as text.
-fn announce(schedule: &Schedule, last: Option<SystemTime>) -> String {
+fn announce(schedule: &Schedule, last: Option<SystemTime>, figures: &TargetFigures) -> String {
     let now = SystemTime::now();
     let next = now + left(schedule, last, now);
-    figures::due(next);
+    figures.due(next);
     // To the second: a cron expression has no finer times, and an interval's are no appointment.
     let second = OffsetDateTime::from(next).replace_nanosecond(0);
     let text = second.ok().and_then(|second| second.format(&Rfc3339).ok());
@@ -234,7 +234,8 @@ mod tests {
 
     #[test]
     fn the_next_time_is_told_as_a_date() {
-        let told = announce(&"0 3 * * *".parse().unwrap(), Some(SystemTime::now()));
+        let figures = TargetFigures::new("directory", BackupHealth::default());
+        let told = announce(&"0 3 * * *".parse().unwrap(), Some(SystemTime::now()), &figures);
         assert!(told.ends_with("T03:00:00Z"), "{told}");
     }
 }

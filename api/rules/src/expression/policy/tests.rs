@@ -240,7 +240,8 @@ fn a_budget_that_is_used_up_ends_the_policy_with_one_error() {
 #[test]
 fn messages_of_validations_that_hold_use_up_the_budget() {
     let made = "string(object.data.k.contains(object.data.k))";
-    let spec = json!({"validations": [{"expression": "true", "messageExpression": made}, {"expression": "false"}]});
+    let spec =
+        json!({"validations": [{"expression": "true", "messageExpression": made}, {"expression": "false"}]});
     let text = format!("failed messageExpression: {OUT_OF_BUDGET}");
     let large = config_map(json!({"k": "a".repeat(100_000)}));
     assert_eq!(said(&spec, &large), [Said::Failed(text.clone()), Said::Failed(text.clone())]);
