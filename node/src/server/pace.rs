@@ -229,13 +229,6 @@ impl Paced {
     }
 }
 
-impl Drop for Paced {
-    /// What was handed over is under the deadlines of the connection: one of HTTP/1.1 may wait for its next request.
-    fn drop(&mut self) {
-        *self.clock.0.lock() = None;
-    }
-}
-
 impl hyper::body::Body for Paced {
     type Data = Piece;
     type Error = axum::Error;
