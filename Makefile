@@ -34,7 +34,7 @@ SIM = $(CARGO) $(CHECKED) test --release --test search --
 # Where the corpus of public definitions lies (cluster-tests/corpus/README.md); it is not in this repository.
 CORPUS ?=
 
-.PHONY: run test lint fmt alerts alerts-live sim sim-night sim-plants sim-scheduler sim-scheduling sim-definitions sim-webhooks oracle expressions power bench bench-scheduler failover upgrade attacks services move microbench prices verify vectors corpus fuzz setup build release
+.PHONY: run test lint fmt alerts alerts-live sim sim-night sim-plants sim-scheduler sim-scheduling sim-definitions sim-webhooks oracle expressions power bench bench-scheduler failover upgrade attacks services move microbench prices instructions verify vectors corpus fuzz setup build release
 
 run: setup ## Start a node for development with a scheduler; ARGS='--brand kubernetes'
 	@echo "==> building orch (the first time takes some minutes, most of it RocksDB)"
@@ -145,12 +145,16 @@ move: setup ## Copy one node's objects into another by orch import, killed twice
 services: setup ## Create services through three nodes at once (SERVICES=5000) and kill the leader in between
 	SERVICES=$(SERVICES) $(CARGO) $(CHECKED) test --release --package orch-cluster-tests --test processes -- services:: --nocapture
 
-microbench: setup ## Measure what changing one object costs, without a server; other parts with BENCH=bodies|authorization|admission|tokens|expressions|spans
+microbench: setup ## Measure what changing one object costs, without a server; other parts with BENCH=path|bodies|authorization|admission|tokens|expressions|spans
 	$(CARGO) bench --bench $(or $(BENCH),objects) $(ARGS)
 
 # In the profile and with the checks of the tests, so that nothing but the program itself is built behind them.
 prices: setup ## Hold the prices of expressions and patterns against the clock; fails where one is wrong by more than two
 	$(CARGO) $(CHECKED) test --release --bench price
+
+# Needs valgrind. In the release profile, as `make microbench`.
+instructions: setup ## Count the instructions of each step of a request (callgrind); fails where one takes a tenth more than api/benches/path.txt says; ARGS=--write
+	.ci/instructions $(ARGS)
 
 corpus: build ## Replay the whole corpus of public definitions against a node (CORPUS=DIR; ARGS='--project kro')
 	.ci/corpus "$(CORPUS)" $(ARGS)

@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use std::fmt;
 
 use crate::evaluate::{Budget, Lazies, LazySource, Limits, Parts};
+use crate::nesting::nesting;
 use crate::program::Program;
-use crate::{EvaluationError, Val};
+use crate::{EvaluationError, NESTING_MAX, Val};
 
 /// Named expressions, each of which may read those before it.
 pub struct LazyVariables {
@@ -16,6 +17,8 @@ pub struct LazyVariables {
     by_name: HashMap<Box<str>, usize>,
     /// A program, or the reason why it did not compile.
     programs: Vec<Result<Program, String>>,
+    /// Levels of each program.
+    levels: Vec<usize>,
 }
 
 impl fmt::Debug for LazyVariables {
@@ -27,13 +30,15 @@ impl fmt::Debug for LazyVariables {
 impl LazyVariables {
     /// No variables, which would be members of the variable at `place`.
     pub fn at(place: usize) -> LazyVariables {
-        LazyVariables { place, by_name: HashMap::new(), programs: Vec::new() }
+        LazyVariables { place, by_name: HashMap::new(), programs: Vec::new(), levels: Vec::new() }
     }
 
     /// Adds one. Of two with a name, the last counts.
     pub fn add(&mut self, name: &str, program: Result<Program, String>) {
+        let levels = program.as_ref().map_or(0, |program| nesting(program.source()).unwrap_or(NESTING_MAX));
         self.by_name.insert(name.into(), self.programs.len());
         self.programs.push(program);
+        self.levels.push(levels);
     }
 
     /// Number of variables.
@@ -65,6 +70,10 @@ impl LazySource for LazyVariables {
             Ok(program) => Ok(program.parts()),
             Err(reason) => Err(reason),
         }
+    }
+
+    fn levels(&self, at: usize) -> usize {
+        self.levels[at]
     }
 }
 
@@ -188,16 +197,16 @@ mod tests {
 
     #[test]
     fn variables_nest_to_a_bound() {
-        let names: Vec<String> = (0..40).map(|at| format!("v{at}")).collect();
+        let names: Vec<String> = (0..400).map(|at| format!("v{at}")).collect();
         let sources: Vec<String> = std::iter::once("1".to_owned())
             .chain(names.iter().map(|name| format!("variables.{name} + 1")))
             .collect();
         let pairs: Vec<(&str, &str)> =
             names.iter().map(String::as_str).zip(sources.iter().map(String::as_str)).collect();
         let case = case(&pairs);
-        let found = evaluate(&case, &["variables.v39 == 40"]);
-        assert!(found[0].0.contains("is read behind 16 others"), "{found:?}");
-        let found = evaluate(&case, &["variables.v15 == 16", "variables.v30 == 31"]);
+        let found = evaluate(&case, &["variables.v399 == 400"]);
+        assert!(found[0].0.contains("is read behind too many others"), "{found:?}");
+        let found = evaluate(&case, &["variables.v99 == 100", "variables.v180 == 181"]);
         assert_eq!((&*found[0].0, &*found[1].0), ("true", "true"), "what is known is not evaluated again");
     }
 

@@ -39,6 +39,7 @@ pub use duration::{DurationFault, SignedDuration};
 pub use fill::apply_defaults;
 pub use held::check_held;
 pub use instant::{Instant, Precision};
+pub use json::decode_base64;
 pub use json::encode_stored;
 pub use json::{
     DecodeError, Decoded, EnvelopeError, Head, Limits, Shape, StrictError, decode_applied, decode_json,

@@ -2,7 +2,7 @@
 //!
 //! Owns which members an item of aggregated discovery may have, of which type and length. Items of all servers stand in the documents
 //! that each client reads first, and clients decode them into types: one text in the place of a list would make every group unreadable.
-//! Members that are not known are left out.
+//! Members that are not known are left out; those that clients of the reference always find are there, empty where the server leaves them out.
 
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::{Map, Value};
@@ -27,15 +27,16 @@ pub(super) fn checked(item: &Value) -> Result<Value, Fault> {
     let mut found = Map::new();
     put_name(&mut found, item, "resource")?;
     match item.at("scope") {
-        Value::Null => {}
-        Value::String(scope) if matches!(scope.as_str(), "Namespaced" | "Cluster") => {
+        Value::Null => drop(found.insert("scope", Value::from(""))),
+        Value::String(scope) if matches!(scope.as_str(), "" | "Namespaced" | "Cluster") => {
             found.insert("scope", item.at("scope").clone());
         }
         _ => return Err("a scope is neither Namespaced nor Cluster"),
     }
-    put_kind(&mut found, item)?;
+    found.insert("responseKind", kind(item.at("responseKind"))?);
     put_text(&mut found, item, "singularResource")?;
-    for field in ["verbs", "shortNames", "categories"] {
+    put_verbs(&mut found, item)?;
+    for field in ["shortNames", "categories"] {
         put_texts(&mut found, item, field)?;
     }
     match item.at("subresources") {
@@ -53,7 +54,7 @@ pub(super) fn checked(item: &Value) -> Result<Value, Fault> {
 fn checked_part(part: &Value) -> Result<Value, Fault> {
     let mut found = Map::new();
     put_name(&mut found, part, "subresource")?;
-    put_kind(&mut found, part)?;
+    found.insert("responseKind", kind(part.at("responseKind"))?);
     match part.at("acceptedTypes") {
         Value::Null => {}
         Value::Array(kinds) if kinds.len() <= TEXTS_MAX => {
@@ -62,7 +63,7 @@ fn checked_part(part: &Value) -> Result<Value, Fault> {
         }
         _ => return Err("accepted types are no list, or too many"),
     }
-    put_texts(&mut found, part, "verbs")?;
+    put_verbs(&mut found, part)?;
     Ok(Value::Object(found))
 }
 
@@ -75,15 +76,9 @@ fn put_name(found: &mut Map, from: &Value, field: &str) -> Result<(), Fault> {
     put_text(found, from, field)
 }
 
-fn put_kind(found: &mut Map, from: &Value) -> Result<(), Fault> {
-    if !from.at("responseKind").is_null() {
-        found.insert("responseKind", kind(from.at("responseKind"))?);
-    }
-    Ok(())
-}
-
+/// A kind; one that is left out has no names.
 fn kind(value: &Value) -> Result<Value, Fault> {
-    if !value.is_object() {
+    if !(value.is_object() || value.is_null()) {
         return Err("a kind is no object");
     }
     let mut found = Map::new();
@@ -94,12 +89,19 @@ fn kind(value: &Value) -> Result<Value, Fault> {
 }
 
 fn put_text(found: &mut Map, from: &Value, field: &str) -> Result<(), Fault> {
-    let value = from.at(field);
-    if !value.is_null() {
-        check_text(value)?;
-        found.insert(field, value.clone());
-    }
+    let value = match from.at(field) {
+        Value::Null => Value::from(""),
+        value => value.clone(),
+    };
+    check_text(&value)?;
+    found.insert(field, value);
     Ok(())
+}
+
+/// Copies the verbs: null where there are none, as in the reference.
+fn put_verbs(found: &mut Map, from: &Value) -> Result<(), Fault> {
+    found.insert("verbs", Value::Null);
+    put_texts(found, from, "verbs")
 }
 
 fn put_texts(found: &mut Map, from: &Value, field: &str) -> Result<(), Fault> {
@@ -123,7 +125,6 @@ fn check_text(value: &Value) -> Result<(), Fault> {
 
 #[cfg(test)]
 mod tests {
-    use orch_rules::validate::tree::unset;
     use orch_schema::json;
 
     use super::*;
@@ -141,11 +142,18 @@ mod tests {
         assert_eq!(checked(&item), Ok(item.clone()));
         let mut more = item.clone();
         more["extra"] = json!({"deep": [[[[1]]]]});
-        more["verbs"] = Value::Null;
-        let mut expected = item;
-        unset(&mut expected, "verbs");
-        assert_eq!(checked(&more), Ok(expected));
-        assert_eq!(checked(&json!({"resource": "things"})), Ok(json!({"resource": "things"})));
+        assert_eq!(checked(&more), Ok(item));
+        let nothing = json!({"group": "", "version": "", "kind": ""});
+        let bare = json!({"resource": "things", "subresources": [{"subresource": "status"}]});
+        let part = json!({"subresource": "status", "responseKind": nothing.clone(), "verbs": null});
+        let whole = json!({
+            "resource": "things", "responseKind": nothing, "scope": "", "singularResource": "", "verbs": null,
+            "subresources": [part],
+        });
+        assert_eq!(checked(&bare), Ok(whole), "members that clients always find are there");
+        let named = json!({"resource": "things", "responseKind": {"kind": "Thing"}});
+        let kind = json!({"group": "", "version": "", "kind": "Thing"});
+        assert_eq!(checked(&named).unwrap()["responseKind"], kind);
     }
 
     #[test]

@@ -170,48 +170,50 @@ pub(crate) fn of_list(document: &Value, api_version: &str) -> Result<Arc<[Value]
     if document.text("kind") != "APIResourceList" || document.text("groupVersion") != api_version {
         return Err(Undescribed::Absent);
     }
-    let mut items: Vec<Value> = Vec::new();
-    let mut places: HashMap<&str, usize> = HashMap::new();
-    for resource in document.items("resources").iter().take(RESOURCES_MAX) {
-        let (name, part) = match resource.text("name").split_once('/') {
-            Some((name, part)) => (name, Some(part)),
-            None => (resource.text("name"), None),
-        };
-        let at = *places.entry(name).or_insert_with(|| {
-            let scope = if resource.flag("namespaced") { "Namespaced" } else { "Cluster" };
-            items.push(json!({"resource": name, "scope": scope}));
+    let told = || document.items("resources").iter().take(RESOURCES_MAX);
+    let mut items: Vec<Value> = told().filter(|of| !of.text("name").contains('/')).map(item).collect();
+    let places = items.iter().enumerate().map(|(at, item)| (item.text("resource").to_owned(), at));
+    let mut places: HashMap<String, usize> = places.collect();
+    for part in told() {
+        let Some((name, own)) = part.text("name").split_once('/') else { continue };
+        let at = *places.entry(name.to_owned()).or_insert_with(|| {
+            items.push(json!({"resource": name, "scope": scope(part)}));
             items.len() - 1
         });
-        match part {
-            Some(part) => {
-                let entry = json!({
-                    "subresource": part, "responseKind": kind(resource), "verbs": resource.at("verbs").clone(),
-                });
-                match items[at].get_mut("subresources").and_then(Value::as_array_mut) {
-                    Some(parts) => parts.push(entry),
-                    None => items[at]["subresources"] = json!([entry]),
-                }
-            }
-            None => fill(&mut items[at], resource),
+        if items[at].text("scope") != scope(part) {
+            return Err(Undescribed::Garbled("a sub-resource is of another scope than its resource"));
+        }
+        let entry =
+            json!({"subresource": own, "responseKind": kind(part), "verbs": part.at("verbs").clone()});
+        match items[at].get_mut("subresources").and_then(Value::as_array_mut) {
+            Some(parts) => parts.push(entry),
+            None => items[at]["subresources"] = json!([entry]),
         }
     }
     bounded(items.iter())
 }
 
-/// Fills in the members of a resource that is told of by itself.
-fn fill(item: &mut Value, resource: &Value) {
-    item["responseKind"] = kind(resource);
-    item["singularResource"] = json!(resource.text("singularName"));
-    item["verbs"] = resource.at("verbs").clone();
+/// The item of a resource in such a document, which is no sub-resource.
+fn item(resource: &Value) -> Value {
+    let mut item = json!({
+        "resource": resource.text("name"), "responseKind": kind(resource), "scope": scope(resource),
+        "singularResource": resource.text("singularName"), "verbs": resource.at("verbs").clone(),
+    });
     for field in ["shortNames", "categories"] {
         if !resource.items(field).is_empty() {
             item[field] = resource.at(field).clone();
         }
     }
+    item
 }
 
+fn scope(resource: &Value) -> &'static str {
+    if resource.flag("namespaced") { "Namespaced" } else { "Cluster" }
+}
+
+/// The kind of a resource; without a kind of its own a sub-resource has no group and version of one either.
 fn kind(resource: &Value) -> Value {
-    json!({
-        "group": resource.text("group"), "version": resource.text("version"), "kind": resource.text("kind"),
-    })
+    let is_named = !resource.text("kind").is_empty() || !resource.text("name").contains('/');
+    let text = |field: &str| if is_named { resource.text(field) } else { "" };
+    json!({"group": text("group"), "version": text("version"), "kind": text("kind")})
 }

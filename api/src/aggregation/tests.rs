@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use http::{HeaderMap, HeaderValue};
 use orch_proto::brand::ORCH;
+use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 
@@ -122,13 +123,37 @@ fn a_plain_list_becomes_items_with_sub_resources_in_them() {
             "singularResource": "thing", "verbs": ["get"], "shortNames": ["th"], "subresources": [status]})
     );
     let log = json!({"subresource": "log", "responseKind": kind("Log"), "verbs": ["get"]});
-    assert_eq!(found[1], json!({"resource": "others", "scope": "Cluster", "subresources": [log]}));
+    let others = json!({
+        "resource": "others", "scope": "Cluster", "responseKind": kind(""), "singularResource": "", "verbs": null,
+        "subresources": [log],
+    });
+    assert_eq!(found[1], others);
     assert_eq!(described::of_list(&list, "a.example.com/v2"), Err(Undescribed::Absent));
     let version = json!({"version": "v1", "resources": [{"resource": "things"}], "freshness": "Current"});
     let items = json!({"items": [{"metadata": {"name": "a.example.com"}, "versions": [version]}]});
     let found = described::of_aggregated(&items, "a.example.com", "v1").unwrap();
-    assert_eq!(found[0], json!({"resource": "things"}));
+    assert_eq!(found[0].text("resource"), "things");
     assert_eq!(described::of_aggregated(&items, "a.example.com", "v2"), Err(Undescribed::Absent));
+}
+
+#[test]
+fn sub_resources_find_their_resource_behind_them_and_are_of_its_scope() {
+    let part = |namespaced: bool| json!({"name": "things/scale", "namespaced": namespaced, "verbs": ["get"], "group": "g"});
+    let thing = json!({"name": "things", "namespaced": true, "kind": "Thing", "verbs": ["get"]});
+    let of = |part: Value| {
+        let resources = [part, json!({"name": "others/log", "verbs": ["get"]}), thing.clone()];
+        let list = json!({
+            "kind": "APIResourceList", "groupVersion": "a.example.com/v1", "resources": resources.to_vec(),
+        });
+        described::of_list(&list, "a.example.com/v1")
+    };
+    let found = of(part(true)).unwrap();
+    let names: Vec<&str> = found.iter().map(|item| item.text("resource")).collect();
+    assert_eq!(names, ["things", "others"], "those that are told of by themselves come first");
+    assert_eq!(found[0]["scope"], "Namespaced");
+    let nothing = json!({"group": "", "version": "", "kind": ""});
+    assert_eq!(found[0]["subresources"][0]["responseKind"], nothing, "it names no kind");
+    assert!(matches!(of(part(false)), Err(Undescribed::Garbled(_))));
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod attributes;
 mod conditions;
 mod decision;
+mod kept;
 pub mod modes;
 pub mod node;
 pub mod rbac;
@@ -25,6 +26,7 @@ pub(crate) use self::attributes::forbidden;
 pub use self::attributes::{Asked, Attributes, ResourceAttributes};
 pub use self::conditions::Conditions;
 pub use self::decision::{Decision, OnFailure, Reason, Ruling};
+pub use self::kept::KeptAttributes;
 use self::modes::Mode;
 use self::review::UserRules;
 use crate::authn::{GROUP_MASTERS, User};

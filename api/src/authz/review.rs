@@ -12,7 +12,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 
 use super::rbac::{ALL, PolicyRule, Role, Rules};
-use super::{Attributes, ResourceAttributes, Ruling};
+use super::{Attributes, KeptAttributes, ResourceAttributes, Ruling};
 use crate::authn::service_account::TokenError;
 use crate::authn::{Holder, Unauthenticated, User};
 
@@ -60,24 +60,17 @@ impl Review {
 /// The request that a review asks about, without the user.
 #[derive(Debug, Default)]
 pub struct Question {
-    texts: [String; 7],
-    selectors: [String; 2],
-    is_of_path: bool,
+    asked: KeptAttributes,
     ignored: Vec<String>,
 }
-
-/// The members of `resourceAttributes` in the order of [`Question::texts`].
-const MEMBERS: [&str; 7] = ["verb", "group", "version", "resource", "subresource", "namespace", "name"];
 
 impl Question {
     /// The question in the valid spec of a review.
     pub fn of(spec: &Value) -> Question {
         let path = spec.at("nonResourceAttributes");
         if path.is_object() {
-            let mut question = Question { is_of_path: true, ..Question::default() };
-            question.texts[0] = path.text("verb").to_owned();
-            question.texts[1] = path.text("path").to_owned();
-            return question;
+            let asked = Attributes::Path { verb: path.text("verb"), path: path.text("path") };
+            return Question { asked: KeptAttributes::of(asked), ignored: Vec::new() };
         }
         let asked = spec.at("resourceAttributes");
         let mut ignored = Vec::new();
@@ -90,34 +83,26 @@ impl Question {
             }
             text
         };
-        let selectors = [
-            selector("fieldSelector", SelectorSyntax::Fields),
-            selector("labelSelector", SelectorSyntax::Labels),
-        ];
-        let texts = MEMBERS.map(|member| asked.text(member).to_owned());
-        Question { texts, selectors, is_of_path: false, ignored }
+        let fields = selector("fieldSelector", SelectorSyntax::Fields);
+        let labels = selector("labelSelector", SelectorSyntax::Labels);
+        let asked = Attributes::Resource(ResourceAttributes {
+            verb: asked.text("verb"),
+            group: asked.text("group"),
+            // As in the reference, a question that names no version is about all.
+            version: Some(asked.text("version")).filter(|version| !version.is_empty()).unwrap_or(ALL),
+            resource: asked.text("resource"),
+            subresource: asked.text("subresource"),
+            namespace: asked.text("namespace"),
+            name: asked.text("name"),
+            field_selector: &fields,
+            label_selector: &labels,
+        });
+        Question { asked: KeptAttributes::of(asked), ignored }
     }
 
     /// The question to the authorizers.
     pub fn attributes(&self) -> Attributes<'_> {
-        let [verb, group, version, resource, subresource, namespace, name] =
-            self.texts.each_ref().map(String::as_str);
-        if self.is_of_path {
-            return Attributes::Path { verb, path: group };
-        }
-        let [field_selector, label_selector] = self.selectors.each_ref().map(String::as_str);
-        Attributes::Resource(ResourceAttributes {
-            verb,
-            group,
-            // As in the reference, a question that names no version is about all.
-            version: if version.is_empty() { ALL } else { version },
-            resource,
-            subresource,
-            namespace,
-            name,
-            field_selector,
-            label_selector,
-        })
+        self.asked.attributes()
     }
 
     /// The reason why an authorizer could not decide, then the parts of the request that it was not given.

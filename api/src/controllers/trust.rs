@@ -1,13 +1,14 @@
 //! The config map `extension-apiserver-authentication`: how other servers may tell this cluster's clients and front
 //! proxies, for those that sit behind it.
 //!
-//! Owns keeping the object's data as [`Announcement`] computes it, when either changes or the object is removed. It
-//! parses no certificate.
+//! Owns keeping the object's data as [`Announcement`] computes it, when either changes or the object is removed, and now and then, since
+//! authorities expire. It parses no certificate.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::{BoxFuture, select};
 use orch_raft::Store;
@@ -25,6 +26,9 @@ use crate::error::ApiError;
 const NAME: &str = "extension-apiserver-authentication";
 
 const CONFIG_MAPS: &str = "configmaps";
+
+/// Time after which the data is computed again although nothing has changed: for so long it may name an authority that is to leave it.
+const LOOK_EVERY: Duration = Duration::from_secs(600);
 
 /// A node's authorities of clients and front proxies, as the config map announces them.
 pub trait Announcement: Debug + Send + Sync {
@@ -47,7 +51,8 @@ pub(super) async fn run<S: Store>(
     loop {
         let changed = announcement.changed();
         reconcile(client, announcement).await?;
-        select(Box::pin(any_changed(&mut written)), changed).await;
+        let late = Box::pin(store.sleep(LOOK_EVERY));
+        select(select(Box::pin(any_changed(&mut written)), changed), late).await;
         pace.turn(store).await;
     }
 }
@@ -108,8 +113,6 @@ fn map_value(data: &BTreeMap<String, String>) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use std::sync::Mutex;
 
     use tokio::sync::Notify;
@@ -125,10 +128,12 @@ mod tests {
     }
 
     impl Announcement for Names {
-        fn data(&self, found: &BTreeMap<String, String>, _now: Timestamp) -> BTreeMap<String, String> {
+        /// Names that begin with `old` have expired in 2027.
+        fn data(&self, found: &BTreeMap<String, String>, now: Timestamp) -> BTreeMap<String, String> {
             let own = self.own.lock().unwrap().clone();
             let mut names: Vec<&str> =
                 found.get("names").map(|names| names.split(',').collect()).unwrap_or_default();
+            names.retain(|name| !name.starts_with("old") || now.seconds_text().as_str() < "2027");
             if !names.contains(&own.as_str()) {
                 names.push(&own);
             }
@@ -176,6 +181,26 @@ mod tests {
             let before = fixture.state().applied();
             fixture.store().sleep(Duration::from_secs(60)).await;
             assert_eq!(fixture.state().applied(), before, "what is right is not written again");
+        };
+        fixture.beside(run(&client, &names), steps).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_authority_that_has_expired_leaves_although_nothing_changes() {
+        let fixture = Fixture::new();
+        fixture.while_running(super::super::bootstrap::run(&fixture.client(), None), 1).await;
+        let names = Names::default();
+        names.set("a");
+        let found = json!({"metadata": {"name": NAME}, "data": {"names": "old,a"}});
+        fixture.create(CONFIG_MAPS, "orch-system", found).await;
+        let client = fixture.client();
+        let data = || fixture.read(CONFIG_MAPS, PATH)["data"].clone();
+        let steps = async {
+            fixture.store().sleep(Duration::from_secs(3)).await;
+            assert_eq!(data(), json!({"names": "old,a"}));
+            fixture.advance(Duration::from_secs(366 * 86_400));
+            fixture.store().sleep(LOOK_EVERY).await;
+            assert_eq!(data(), json!({"names": "a"}));
         };
         fixture.beside(run(&client, &names), steps).await;
     }

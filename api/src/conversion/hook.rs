@@ -140,9 +140,7 @@ impl Converter for Hook {
         }
         let way = match &self.0.way {
             Ok(way) => way,
-            Err(reason) => {
-                return converted(Err(self.0.failed(&batch[0].written_as, Breach::Call, reason).1));
-            }
+            Err(reason) => return converted(Err(Failure(reason.clone()))),
         };
         let question = self.0.question(way, &batch, to);
         drop(batch);

@@ -94,8 +94,10 @@ fn restored_metadata(original: Value, told: Option<Value>) -> Result<Value, Stri
         Value::Object(metadata) => metadata,
         _ => Map::new(),
     };
-    let rules: [(&str, Rule); 2] = [("labels", validate_labels), ("annotations", validate_annotations)];
-    for (field, validate) in rules {
+    // The reference's errors name annotations in the singular.
+    let rules: [(&str, &str, Rule); 2] =
+        [("labels", "labels", validate_labels), ("annotations", "annotation", validate_annotations)];
+    for (field, shown, validate) in rules {
         let new = match told.get_mut(field).map(Value::take) {
             None | Some(Value::Null) => {
                 metadata.shift_remove(field);
@@ -105,7 +107,7 @@ fn restored_metadata(original: Value, told: Option<Value>) -> Result<Value, Stri
         };
         check_texts(field, &new)?;
         if metadata.get(field) != Some(&new) {
-            let errors = validate(&new, &Path::new("metadata").child(field));
+            let errors = validate(&new, &Path::new("metadata").child(shown));
             aggregated(errors)?;
         }
         metadata.insert(field, new);
@@ -275,7 +277,7 @@ mod tests {
         else {
             panic!("an annotation without a name passed");
         };
-        assert!(text.contains("metadata.annotations: Invalid value"), "{text}");
+        assert!(text.contains("metadata.annotation: Invalid value"), "{text}");
         // Old ones that would be refused today stay.
         let mut before = original();
         before["metadata"]["labels"] = json!({"l": "a b"});

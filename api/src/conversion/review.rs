@@ -105,13 +105,19 @@ impl Reviews {
     pub(super) fn objects_of(&self, uid: &str, answer: &[u8]) -> Result<Vec<Value>, Unanswered> {
         let answer: Answer = serde_json::from_slice(answer)
             .map_err(|error| Unanswered::NoReview(format!("the answer is no {KIND}: {error}")))?;
+        let is_other = |found: &str, own: &str| !found.is_empty() && found != own;
+        if is_other(&answer.kind, KIND) || is_other(&answer.api_version, &self.api_version) {
+            let (found, own) = (named(&answer.api_version, &answer.kind), named(&self.api_version, KIND));
+            return Err(Unanswered::NoReview(format!("no kind {found} was asked for: {own}")));
+        }
         self.accepted(uid, answer).map_err(Unanswered::Refused)
     }
 
     fn accepted(&self, uid: &str, answer: Answer) -> Result<Vec<Value>, String> {
         let Answer { kind, api_version, response } = answer;
         let is_v1 = self.version == ReviewVersion::V1;
-        if is_v1 && (kind != KIND || api_version != self.api_version) {
+        // What is not empty is right.
+        if is_v1 && (kind.is_empty() || api_version.is_empty()) {
             let (expected, got) = (named(&self.api_version, KIND), named(&api_version, &kind));
             return Err(format!("expected webhook response of {expected}, got {got}"));
         }
@@ -132,7 +138,8 @@ impl Reviews {
 
 /// A kind as the client reads it.
 pub(super) fn named(api_version: &str, kind: &str) -> String {
-    format!("{api_version}, Kind={kind}")
+    let slash = if api_version.is_empty() { "/" } else { "" };
+    format!("{slash}{api_version}, Kind={kind}")
 }
 
 #[derive(Serialize)]
@@ -286,8 +293,8 @@ mod tests {
         let result = |result: Value| review(json!({"uid": "u-1", "result": result}));
         for (of, expected) in [
             (
-                json!({"kind": "Gadget", "apiVersion": "v1", "response": right}),
-                "expected webhook response of apiextensions.orch.io/v1, Kind=ConversionReview, got v1, Kind=Gadget",
+                json!({"response": right}),
+                "expected webhook response of apiextensions.orch.io/v1, Kind=ConversionReview, got /, Kind=",
             ),
             (review(json!(null)), "no response provided"),
             (review(json!({"uid": "other"})), "expected response.uid=\"u-1\", got \"other\""),
@@ -308,9 +315,25 @@ mod tests {
             json!({"response": {"uid": "other", "result": {"status": "Success"}, "convertedObjects": [{}]}});
         assert_eq!(read(right), Ok(vec![json!({})]));
         let none = Unanswered::Refused("no response provided".to_owned());
-        assert_eq!(read(json!({"kind": "Gadget"})), Err(none));
+        assert_eq!(read(json!({})), Err(none));
         let failed = "response.result.status was 'x', not 'Success'".to_owned();
         assert_eq!(read(json!({"response": {"result": {"status": "x"}}})), Err(Unanswered::Refused(failed)));
+    }
+
+    #[test]
+    fn a_document_of_another_kind_or_version_is_no_review_in_either_version() {
+        let response = json!({"uid": "u-1", "result": {"status": "Success"}});
+        for (asked, kind, version) in [
+            ("v1", "Gadget", "apiextensions.orch.io/v1"),
+            ("v1", "ConversionReview", "apiextensions.orch.io/v1beta1"),
+            ("v1beta1", "ConversionReview", "apiextensions.orch.io/v1"),
+            ("v1beta1", "Gadget", "v1"),
+        ] {
+            let of = json!({"kind": kind, "apiVersion": version, "response": response.clone()});
+            let refused = reviews(&[asked]).objects_of("u-1", of.to_string().as_bytes()).unwrap_err();
+            let told = format!("no kind {version}, Kind={kind} was asked for: ");
+            assert!(matches!(&refused, Unanswered::NoReview(text) if text.starts_with(&told)), "{refused:?}");
+        }
     }
 
     #[test]

@@ -73,7 +73,8 @@ fn way(webhook: &Value, brand: &Brand, servers: Option<&Servers>) -> Result<Way,
     let servers =
         servers.ok_or_else(|| "this server was started without a way to call webhooks".to_owned())?;
     let reviews = Reviews::of(brand, &webhook.texts("conversionReviewVersions"))?;
-    let config = ClientConfig::of(webhook.at("clientConfig"))?;
+    let config = ClientConfig::of(webhook.at("clientConfig"))
+        .map_err(|reason| format!("the conversion webhook cannot be called: {reason}"))?;
     let post = Arc::new(Server { webhooks: servers.webhooks.clone(), config });
     Ok(Way { reviews, post, parts: servers.parts.clone() })
 }

@@ -46,6 +46,9 @@ const STREAM_BYTES: usize = 64 << 10;
 /// Time for a watch to begin: programs send the head of its answer with the first event.
 const WATCH_START_MAX: Duration = Duration::from_secs(300);
 
+/// Time for the document of a group and version: clients read those of all servers when they start.
+const DOCUMENT_MAX: Duration = Duration::from_secs(5);
+
 /// By which the audit of the aggregated server is joined with this server's.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
@@ -82,6 +85,7 @@ impl<S: Store> Api<S> {
         }
         let limit = match verb {
             Some(Verb::Watch) => WATCH_START_MAX,
+            None if is_document(&at) => deadline(Verb::Get, &arrived.query)?.min(DOCUMENT_MAX),
             verb => deadline(verb.unwrap_or(Verb::Get), &arrived.query)?,
         };
         let deadline = arrived.deadline_after(limit);
@@ -193,6 +197,11 @@ impl<S: Store> Api<S> {
         }
         Ok(request)
     }
+}
+
+/// Whether `path` is that of the document of a group and version.
+fn is_document(path: &str) -> bool {
+    path.trim_matches('/').split('/').count() == 3
 }
 
 /// Whether a request with `headers` has passed the node with the name `hop`.

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use super::Request;
 use crate::error::ApiError;
+use crate::request::Verb;
 
 /// The type that HTML forms send, and `curl -d` without a header.
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -25,7 +26,7 @@ pub(super) fn patch_media_type(content_type: &str) -> &str {
 /// Media types of text.
 const TEXTS: &str = "application/json, application/yaml";
 
-/// The refusal of a body whose media type is not JSON, YAML or, of built-in kinds, Protobuf.
+/// The refusal of a body whose media type is not JSON, YAML or, where it may be, Protobuf.
 pub(super) fn unsupported(request: Request<'_>) -> ApiError {
     let Request { content_type, user_agent, .. } = request;
     let protobuf = request.registry.brand.protobuf_media_type;
@@ -36,9 +37,9 @@ pub(super) fn unsupported(request: Request<'_>) -> ApiError {
     ))
 }
 
-/// Whether bodies of the request may be Protobuf.
+/// Whether bodies of the request may be Protobuf. Options of a delete have that form, whatever is deleted.
 pub(super) fn takes_protobuf(request: Request<'_>) -> bool {
-    !request.resource.is_declared()
+    !request.resource.is_declared() || matches!(request.verb, Verb::Delete | Verb::DeleteCollection)
 }
 
 /// The refusal of a patch of an unknown type.

@@ -86,6 +86,9 @@ fn overtaken(resource: &Resource, is_defined: bool) -> ApiError {
 /// The key of a second change of one resource, which a watch that resumes behind a revision would miss, but for
 /// [`CHANGED_TOGETHER`]; of those each object changes once, too.
 fn repeated(operations: &[Operation]) -> Option<&Key> {
+    if operations.len() < 2 {
+        return None;
+    }
     let (mut resources, mut together) = (BTreeSet::new(), BTreeSet::new());
     let mut keys = operations.iter().map(|operation| match operation {
         Operation::Put(put) => &put.key,

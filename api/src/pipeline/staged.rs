@@ -224,10 +224,16 @@ pub(super) async fn shown(
     answer: Answer,
     request: Request<'_>,
 ) -> Result<Answer, ApiError> {
-    match resource.staged() {
-        None => Ok(answer),
-        Some(staged) => Box::pin(shown_staged(resource, staged, answer, request)).await,
+    let Some(staged) = resource.staged() else { return Ok(answer) };
+    let is_shown = match &answer {
+        Answer::Stored(object) => is_shown(staged, object),
+        Answer::Written(written) => written.written_as.as_ref() == Some(&staged.shown),
+        Answer::List(_) | Answer::Listed(_) | Answer::Done(_) => false,
+    };
+    if is_shown {
+        return Ok(answer);
     }
+    Box::pin(shown_staged(resource, staged, answer, request)).await
 }
 
 async fn shown_staged(

@@ -11,21 +11,22 @@ mod lives;
 mod observation;
 mod quiet;
 mod records;
+mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use orch_api::aggregation::Relay;
-use orch_api::webhook::Caller;
 use orch_raft::transport::{NodeId, Peer, PeerService};
 use parking_lot::Mutex;
 
 use self::clock::WallClock;
 pub use self::lives::Process;
 pub use self::quiet::Condition;
+use self::ways::Ways;
+pub use self::ways::{Callers, Relays};
 use super::answers::Answered;
 use super::consensus::Protocol;
 use super::dice::Dice;
@@ -113,21 +114,6 @@ struct Inner {
     ways: Ways,
 }
 
-/// The ways from members to servers that are no members.
-#[derive(Default)]
-struct Ways {
-    /// How members call webhooks.
-    callers: OnceLock<Callers>,
-    /// How members reach aggregated servers.
-    relays: OnceLock<Relays>,
-}
-
-/// The caller of webhooks of a process: of a member, in its process of this number.
-pub type Callers = Box<dyn Fn(NodeId, u64) -> Arc<dyn Caller> + Send + Sync>;
-
-/// The way of a process to aggregated servers: of a member, in its process of this number.
-pub type Relays = Box<dyn Fn(NodeId, u64) -> Arc<dyn Relay> + Send + Sync>;
-
 struct Member {
     peer: Peer,
     disk: SimDisk,
@@ -149,28 +135,6 @@ struct Member {
 }
 
 impl World {
-    /// Has all processes from now on call webhooks by `callers`; the first ones stay. Without any they call none.
-    pub fn call_webhooks(&self, callers: Callers) {
-        // A second call changes nothing.
-        let _ = self.0.ways.callers.set(callers);
-    }
-
-    /// The caller of webhooks of the `start`th process of `node`.
-    pub fn caller(&self, node: NodeId, start: u64) -> Option<Arc<dyn Caller>> {
-        self.0.ways.callers.get().map(|callers| callers(node, start))
-    }
-
-    /// Has all processes from now on reach aggregated servers by `relays`; the first ones stay. Without any they reach none.
-    pub fn relay_requests(&self, relays: Relays) {
-        // A second call changes nothing.
-        let _ = self.0.ways.relays.set(relays);
-    }
-
-    /// The way of the `start`th process of `node` to aggregated servers.
-    pub fn relay(&self, node: NodeId, start: u64) -> Option<Arc<dyn Relay>> {
-        self.0.ways.relays.get().map(|relays| relays(node, start))
-    }
-
     /// A world without running processes.
     pub fn new(setup: Setup) -> Self {
         let dice = |concern: &str| Dice::new(setup.seed, concern);

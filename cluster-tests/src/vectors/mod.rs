@@ -15,6 +15,7 @@ mod pick;
 mod replay;
 mod scenario;
 mod servers;
+mod watches;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

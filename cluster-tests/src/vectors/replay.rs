@@ -1,7 +1,7 @@
-//! Runs the steps of one scenario: sends requests, opens and collects watches, waits, saves values for later steps.
+//! Runs the steps of one scenario: sends requests, opens and collects watches ([`super::watches`]), waits, saves values for later
+//! steps.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -10,11 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
-use parking_lot::Mutex;
 use regex::{Captures, Regex};
 use serde_json::{Map, Value, json};
-use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::Users;
@@ -23,6 +20,7 @@ use super::expected::expected;
 use super::normalize::normalize;
 use super::pick::{find, is_awaited, trimmed};
 use super::servers::Servers;
+use super::watches::OpenWatch;
 use crate::client::{Client, Response};
 
 /// Time that a `collect` waits for its events unless the step has its own.
@@ -36,9 +34,6 @@ const UNTIL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time that a `collect` waits for surplus events.
 const SETTLE: Duration = Duration::from_millis(300);
-
-/// Polling interval of a `collect`.
-const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Timeout of a watch's response head.
 const WATCH_OPEN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -56,32 +51,6 @@ pub(super) struct Run<'a> {
     /// Webhooks and aggregated APIs of the scenario.
     servers: Servers,
     placeholder: Regex,
-}
-
-/// A watch and the events it has received.
-struct OpenWatch {
-    received: Arc<Mutex<Received>>,
-    pump: Option<JoinHandle<()>>,
-}
-
-#[derive(Default)]
-struct Received {
-    events: Vec<Value>,
-    closed: bool,
-}
-
-impl Received {
-    fn is_enough(&self, count: u64) -> bool {
-        self.closed || self.events.len() as u64 >= count
-    }
-}
-
-impl Drop for OpenWatch {
-    fn drop(&mut self) {
-        if let Some(pump) = &self.pump {
-            pump.abort();
-        }
-    }
 }
 
 /// Title of a step in reports.
@@ -185,38 +154,24 @@ impl<'a> Run<'a> {
         let (connection, answer) = timeout(WATCH_OPEN_TIMEOUT, opening).await??;
         let (head, body) = answer.into_parts();
         let status = head.status.as_u16();
-        let received = Arc::new(Mutex::new(Received { closed: status != 200, ..Received::default() }));
-        if status != 200 {
+        let mut answer = opened(status, &head.headers);
+        let watch = if status == 200 {
+            OpenWatch::reading(body, connection)
+        } else {
             let content = timeout(WATCH_OPEN_TIMEOUT, body.collect()).await??.to_bytes();
-            self.watches.insert(name.to_owned(), OpenWatch { received, pump: None });
             let body = decode(&content, content_type(&head.headers));
-            let mut answer = opened(status, &head.headers);
             answer.insert("body".into(), normalize(body, None));
-            return Ok(Value::Object(answer));
-        }
-        let sink = received.clone();
-        let pump = tokio::spawn(async move {
-            pump(body, &sink).await;
-            sink.lock().closed = true;
-            drop(connection);
-        });
-        self.watches.insert(name.to_owned(), OpenWatch { received, pump: Some(pump) });
-        Ok(Value::Object(opened(status, &head.headers)))
+            OpenWatch::refused()
+        };
+        self.watches.insert(name.to_owned(), watch);
+        Ok(Value::Object(answer))
     }
 
     async fn collect(&mut self, name: &str, step: &Map<String, Value>) -> Result<Value> {
         let watch = self.watches.get(name).with_context(|| format!("no watch `{name}` is open"))?;
         let count = step.get("count").and_then(Value::as_u64).unwrap_or_default();
         let patience = seconds(step, "timeout").unwrap_or(COLLECT_TIMEOUT);
-        let deadline = Instant::now() + patience;
-        while Instant::now() < deadline {
-            if watch.received.lock().is_enough(count) {
-                break;
-            }
-            sleep(LOOK_INTERVAL).await;
-        }
-        sleep(seconds(step, "settle").unwrap_or(SETTLE)).await;
-        let mut events = std::mem::take(&mut watch.received.lock().events);
+        let mut events = watch.take(count, patience, seconds(step, "settle").unwrap_or(SETTLE)).await;
         // A periodic bookmark may come at any time.
         events
             .retain(|event| event["type"] != "BOOKMARK" || event.to_string().contains("initial-events-end"));
@@ -297,23 +252,6 @@ impl<'a> Run<'a> {
 /// The part of a step that leaves keys out: the calls of a server are picked from one by one.
 fn omitting(step: &Map<String, Value>) -> Map<String, Value> {
     step.get("omit").map(|keys| ("omit".to_owned(), keys.clone())).into_iter().collect()
-}
-
-/// Reads events, one a line, until the stream ends or a line is not an event.
-async fn pump(mut body: Incoming, sink: &Mutex<Received>) {
-    let mut rest: Vec<u8> = Vec::new();
-    while let Some(Ok(frame)) = body.frame().await {
-        let Ok(data) = frame.into_data() else { continue };
-        rest.extend_from_slice(&data);
-        while let Some(end) = memchr::memchr(b'\n', &rest) {
-            let line: Vec<u8> = rest.drain(..=end).collect();
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            let Ok(event) = serde_json::from_slice(&line) else { return };
-            sink.lock().events.push(event);
-        }
-    }
 }
 
 /// A response in the form of an expectation.

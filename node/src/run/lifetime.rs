@@ -35,7 +35,7 @@ use super::threads::{Threads, within};
 use crate::certs::Client;
 use crate::cli::LogFormat;
 use crate::encryption::Rewriter;
-use crate::server::{Port, Server, bind, bind_socket};
+use crate::server::{EventLoops, Port, Server, bind, bind_socket};
 use crate::tls::Reloader;
 use crate::traces::Exporting;
 
@@ -46,13 +46,19 @@ const THREADS_MAX: Duration = Duration::from_secs(2);
 pub fn run(plan: Plan, out: &mut impl Write) -> Result<(), RunError> {
     super::clients::raise_descriptors();
     let system = |source| RunError::System { action: "start threads", source };
-    let Threads { api, store } = Threads::start().map_err(system)?;
-    let result = api.block_on(Box::pin(live_traced(plan, store.handle(), out)));
+    let threads = Threads::start().map_err(system)?;
+    let runtimes = Runtimes { store: threads.store.handle().clone(), connections: threads.event_loops() };
+    let result = threads.api.block_on(Box::pin(live_traced(plan, &runtimes, out)));
     // Tasks still running have had their time to drain. They end at their next wait: a thread that still held the store while
     // the process exits would meet RocksDB's statics destroyed.
-    api.shutdown_timeout(THREADS_MAX);
-    store.shutdown_timeout(THREADS_MAX);
+    threads.end(THREADS_MAX);
     result
+}
+
+/// The runtimes of the store and of connections, for the parts that are started on another one.
+struct Runtimes {
+    store: Handle,
+    connections: EventLoops,
 }
 
 /// A node with its ports open, without store and API.
@@ -80,17 +86,17 @@ struct Node {
 }
 
 /// Lives, and sends the spans of it to the collector of the plan, if it has one.
-async fn live_traced(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), RunError> {
+async fn live_traced(plan: Plan, runtimes: &Runtimes, out: &mut impl Write) -> Result<(), RunError> {
     let exporting = plan.traces.as_ref().map(|traces| Exporting::start(traces, &plan.name));
     let exporting = exporting.transpose().map_err(RunError::Traces)?;
-    let result = Box::pin(live(plan, store, out)).await;
+    let result = Box::pin(live(plan, runtimes, out)).await;
     if let Some(exporting) = exporting {
         exporting.stop().await;
     }
     result
 }
 
-async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), RunError> {
+async fn live(plan: Plan, runtimes: &Runtimes, out: &mut impl Write) -> Result<(), RunError> {
     let mut signals =
         Signals::take().map_err(|source| RunError::System { action: "take signals", source })?;
     let tls = Reloader::load(plan.tls.clone()).map_err(|source| plan.material(source))?;
@@ -111,11 +117,11 @@ async fn live(plan: Plan, store: &Handle, out: &mut impl Write) -> Result<(), Ru
     Endpoints::remove(&plan.data_dir)?;
     plan.audit.open()?;
     let keys = plan.keys.clone();
-    let listening = Listening::open(plan, tls, store).await?;
+    let listening = Listening::open(plan, tls, runtimes).await?;
     let keys = keys.map(|keys| keys as Arc<dyn RecordCipher>);
     let opened = tokio::task::spawn_blocking(move || RocksDisk::open_locked(directory, keys)).await;
     let disk = opened.map_err(|error| RunError::Fatal(error.to_string()))??;
-    let mut node = Box::pin(listening.start_store(peer_tls, disk, store)).await?;
+    let mut node = Box::pin(listening.start_store(peer_tls, disk, &runtimes.store)).await?;
     let handle = node.store.handle();
     let api = tokio::select! {
         api = node.open_api(out) => match api {
@@ -153,8 +159,8 @@ async fn unless_interrupted(
 impl Listening {
     /// Opens the ports. Probes are answered from now on, however long the state takes to load. Peers are not accepted
     /// yet: their connections wait in the kernel's backlog.
-    async fn open(plan: Plan, tls: Reloader, store: &Handle) -> Result<Listening, RunError> {
-        let peers = within(store, peer_listener(&plan)).await?;
+    async fn open(plan: Plan, tls: Reloader, runtimes: &Runtimes) -> Result<Listening, RunError> {
+        let peers = within(&runtimes.store, peer_listener(&plan)).await?;
         let secure = bind(plan.secure, "HTTPS", "--secure-port")?;
         let plain = match &plan.kind {
             Kind::Dev { plain: Some(plain), .. } => Some(bind(*plain, "plain HTTP", "--insecure-port")?),
@@ -168,7 +174,7 @@ impl Listening {
         let endpoints =
             Endpoints::new(local(&secure)?, plain_address, peer_address).with_socket(socket_of(&plan));
         let door = Door::default();
-        let server = Server::new(door.clone(), plan.clients.connections);
+        let server = Server::new(door.clone(), plan.clients.connections, runtimes.connections.clone());
         let following = CancellationToken::new();
         follow_certificates(&tls, following.clone());
         certificates::follow_expiry(plan.expiries.clone(), following.clone());
@@ -341,7 +347,9 @@ mod tests {
         let Command::Dev(arguments) = command else { panic!("{line}") };
         let plan = dev::plan(&arguments).unwrap();
         let tls = Reloader::load(plan.tls.clone()).unwrap();
-        let listening = Listening::open(plan, tls, &Handle::current()).await.unwrap();
+        let here = Handle::current();
+        let runtimes = Runtimes { store: here.clone(), connections: EventLoops::new(here, []) };
+        let listening = Listening::open(plan, tls, &runtimes).await.unwrap();
         let plain = listening.endpoints.http.clone().unwrap();
         let address = plain.strip_prefix("http://").unwrap();
         assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200"));

@@ -20,6 +20,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::gather::gathered;
+use super::handshakes::Handshakes;
 use super::limits;
 use super::load::{Load, Room};
 use super::loopback::Door;
@@ -27,7 +28,7 @@ use super::pace::{Pacing, Waits, paced};
 use super::places::{Place, Rank};
 use super::plain;
 use super::stall::Stall;
-use super::streams::{StreamExecutor, Streams};
+use super::streams::{Company, StreamExecutor, Streams};
 use super::tunnel::TunnelSlot;
 use super::turns::{Turns, Writers};
 use super::validity::{Ending, Validity};
@@ -57,11 +58,12 @@ struct Manner {
     is_known: bool,
 }
 
-/// Place, deadlines, permits to write, room and stop signal of a connection.
+/// Place, deadlines, turns, room and stop signal of a connection.
 pub(super) struct Terms {
     pub(super) place: Arc<Place>,
     pub(super) waits: Waits,
     pub(super) writers: Writers,
+    pub(super) handshakes: Handshakes,
     pub(super) room: Room,
     /// Cancelled when the server stops.
     pub(super) stopping: CancellationToken,
@@ -128,7 +130,7 @@ pub(super) async fn serve_tls<S: Answers>(
     let (manner, from) = (Manner { version, is_known }, (peer, None, tunnel));
     if version == Version::Two {
         let (stream, gatherer) = gathered(stream);
-        let send = move |cx: &mut Context<'_>| gatherer.poll_send(cx);
+        let send = move |cx: &mut Context<'_>, company| gatherer.poll_send(cx, company);
         return Box::pin(serve_http(stream, send, manner, from, service, terms, ends)).await;
     }
     Box::pin(serve_http(stream, sends_itself, manner, from, service, terms, ends)).await
@@ -152,7 +154,7 @@ async fn shake(
         let stream = Turns::new(stream, &terms.writers);
         let accepted =
             acceptor.accept_with(stream, |session| session.set_buffer_limit(Some(limits::TLS_BUFFER)));
-        accepted.await.map_err(ConnectionError::Handshake)
+        terms.handshakes.in_turn(accepted).await.map_err(ConnectionError::Handshake)
     };
     let stream = tokio::select! {
         shaken = tokio::time::timeout(limits::HANDSHAKE_MAX, handshake) => shaken,
@@ -163,7 +165,7 @@ async fn shake(
 }
 
 /// `poll_send` of streams that need no call to send what was written.
-fn sends_itself(_cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+fn sends_itself(_cx: &mut Context<'_>, _company: Company) -> Poll<io::Result<()>> {
     Poll::Ready(Ok(()))
 }
 
@@ -217,7 +219,7 @@ fn prepared(stream: TcpStream) -> Result<TcpStream, ConnectionError> {
 /// No `async` function: its future would hold the stream beside the connection that it is moved into.
 fn serve_http<S: Answers>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    mut poll_send: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>> + Send,
+    mut poll_send: impl FnMut(&mut Context<'_>, Company) -> Poll<io::Result<()>> + Send,
     manner: Manner,
     (peer, door, tunnel): (Arc<Peer>, Option<Door>, TunnelSlot),
     service: S,
@@ -225,12 +227,13 @@ fn serve_http<S: Answers>(
     ends: impl Future<Output = Ending> + Send,
 ) -> impl Future<Output = Result<(), ConnectionError>> + Send {
     let Terms { place, waits, stopping, room, .. } = terms;
-    let pacing = Pacing::new(waits, Arc::new(Load::new(Arc::clone(&place), room)));
+    let mut streams = Streams::default();
+    let load = Arc::new(Load::new(Arc::clone(&place), room));
+    let pacing = Pacing::new(waits, load, Arc::clone(streams.slice()));
     let visitor = Arc::new(Visitor::new(peer, door, place, manner.is_known, pacing.clone(), tunnel));
     let asking = Arc::clone(&visitor);
     // In a box that is freed with the answer: the task of an HTTP/2 stream lasts as long as its body, for a watch a day.
     let answer = service_fn(move |request| Box::pin(Arc::clone(&asking).answer(service.clone(), request)));
-    let mut streams = Streams::default();
     let builder = builder(manner, streams.executor());
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), answer);
     let (mut connection, mut ends) = (Box::pin(connection.into_owned()), Box::pin(ends));
@@ -284,13 +287,13 @@ async fn carry(
 async fn driven<C>(
     mut connection: Pin<&mut C>,
     streams: &mut Streams,
-    poll_send: &mut impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
+    poll_send: &mut impl FnMut(&mut Context<'_>, Company) -> Poll<io::Result<()>>,
 ) -> Result<(), ConnectionError>
 where
     C: Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>>,
 {
     poll_fn(|cx| {
-        streams.begin_slice();
+        streams.slice().begin();
         loop {
             // Streams first: responses that are ready go out with this poll of the connection. Requests that it reads
             // start in the next round.
@@ -302,7 +305,7 @@ where
                 break;
             }
         }
-        match poll_send(cx) {
+        match poll_send(cx, streams.company()) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(ConnectionError::Socket(error))),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
         }

@@ -19,6 +19,8 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
+use super::streams::Company;
+
 /// Bytes of a full TLS record (RFC 8446, 5.1).
 const RECORD_BYTES: usize = 16 << 10;
 
@@ -75,14 +77,15 @@ pub(super) fn gathered<T>(stream: T) -> (Gathered<T>, Gatherer<T>) {
 }
 
 impl<T: SendBuffer> Gatherer<T> {
-    /// Sends the collected bytes. If they are less than a record, it first yields once to other tasks: one change wakes
-    /// a hundred watches one after the other, and the first of them wakes the connection.
+    /// Sends the collected bytes. If they are less than a record and several streams are open, it first yields once to other
+    /// tasks: one change wakes a hundred watches one after the other, and the first of them wakes the connection.
     ///
     /// # Errors
     /// Writing to the stream failed.
-    pub(super) fn poll_send(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_send(&self, cx: &mut Context<'_>, company: Company) -> Poll<io::Result<()>> {
         let mut inner = self.0.lock();
-        if inner.records == 0 && !inner.partial.is_empty() && !inner.has_yielded {
+        let is_little = inner.records == 0 && !inner.partial.is_empty();
+        if is_little && company == Company::Several && !inner.has_yielded {
             inner.has_yielded = true;
             // A task that wakes itself is queued behind those that are ready.
             cx.waker().wake_by_ref();
@@ -308,7 +311,7 @@ mod tests {
             }
             stream.flush().await.unwrap();
         }
-        poll_fn(|cx| gatherer.poll_send(cx)).await.unwrap();
+        poll_fn(|cx| gatherer.poll_send(cx, Company::Several)).await.unwrap();
         drop((stream, gatherer));
         reading.await.unwrap()
     }
@@ -334,7 +337,7 @@ mod tests {
         }
         let full = [RECORD_BYTES; 8];
         assert_eq!(gatherer.0.lock().stream.calls, full);
-        poll_fn(|cx| gatherer.poll_send(cx)).await.unwrap();
+        poll_fn(|cx| gatherer.poll_send(cx, Company::Several)).await.unwrap();
         assert_eq!(gatherer.0.lock().stream.calls[8..], [8 * 9]);
     }
 
@@ -348,7 +351,7 @@ mod tests {
         }
         let mut buffer = [0; 64];
         assert!(futures::poll!(Box::pin(far.read(&mut buffer))).is_pending());
-        poll_fn(|cx| gatherer.poll_send(cx)).await.unwrap();
+        poll_fn(|cx| gatherer.poll_send(cx, Company::Several)).await.unwrap();
         assert_eq!(far.read(&mut buffer).await.unwrap(), 15, "they came together");
         stream.write_all(b"end").await.unwrap();
         stream.shutdown().await.unwrap();
@@ -361,15 +364,17 @@ mod tests {
         let (mut stream, gatherer) = gathered(near);
         stream.write_all(b"one ").await.unwrap();
         // `write_all` is polled once, after `poll_send` has yielded.
-        let sending = poll_fn(|cx| gatherer.poll_send(cx));
+        let sending = poll_fn(|cx| gatherer.poll_send(cx, Company::Several));
         let (sent, added) = tokio::join!(sending, stream.write_all(b"two"));
         sent.unwrap();
         added.unwrap();
         let mut buffer = [0; 64];
         assert_eq!(far.read(&mut buffer).await.unwrap(), 7, "in one write");
-        // With a full record, `poll_send` does not yield.
+        // With a full record, or with a single stream, `poll_send` does not yield.
         stream.write_all(&[3; RECORD_BYTES + 1]).await.unwrap();
-        assert!(futures::poll!(poll_fn(|cx| gatherer.poll_send(cx))).is_ready());
+        assert!(futures::poll!(poll_fn(|cx| gatherer.poll_send(cx, Company::Several))).is_ready());
+        stream.write_all(b"three").await.unwrap();
+        assert!(futures::poll!(poll_fn(|cx| gatherer.poll_send(cx, Company::Alone))).is_ready());
     }
 
     #[tokio::test]
@@ -392,7 +397,7 @@ mod tests {
         let (near, _far) = pipe(1 << 20, 1 << 20);
         let (mut stream, gatherer) = gathered(near);
         stream.write_all(&[1; RECORD_BYTES - 1]).await.unwrap();
-        poll_fn(|cx| gatherer.poll_send(cx)).await.unwrap();
+        poll_fn(|cx| gatherer.poll_send(cx, Company::Several)).await.unwrap();
         assert!(gatherer.0.lock().partial.capacity() <= KEPT_BYTES_MAX);
     }
 }

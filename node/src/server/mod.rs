@@ -10,11 +10,16 @@
 //! Requests under way and responses that are not taken are charged to the connection's user ([`load`]).
 //!
 //! Invariant: every wait on a client has a deadline: the handshake, the first request, a request's headers, a socket
-//! that accepts no bytes ([`stall`]), a response that the client does not read, or reads too slowly ([`pace`]). No
-//! connection keeps a thread for longer than it takes to write a few hundred kilobytes ([`turns`]).
+//! that accepts no bytes ([`stall`]), a response that the client does not read, or reads too slowly ([`pace`]).
+//!
+//! Invariant: no connection keeps its event loop ([`event_loops`]) from the others for longer than a millisecond and the work on one
+//! frame or one small request: streams and frames stop at the end of a [`slice`], writers of much take turns ([`turns`]), and so do
+//! [`handshakes`].
 
 mod connection;
+mod event_loops;
 mod gather;
+mod handshakes;
 mod limits;
 mod listener;
 mod load;
@@ -23,6 +28,7 @@ mod pace;
 mod places;
 mod plain;
 mod serve;
+mod slice;
 mod socket;
 mod stall;
 mod streams;
@@ -31,6 +37,7 @@ mod turns;
 mod validity;
 mod visitor;
 
+pub use event_loops::EventLoops;
 pub use listener::{BindError, bind};
 pub use serve::{Port, Server};
 pub use socket::{SOCKET_PATH_BYTES_MAX, SocketError, bind_socket, is_socket_path};

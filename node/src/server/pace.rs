@@ -8,7 +8,9 @@
 //! only the first deadline, and none while it has nothing to send; until its initial events are sent, which are a list
 //! of the revision where it began, it has the second, too.
 //!
-//! The bytes of responses are counted for their connection ([`super::load`]). A frame is made when there is room for it.
+//! The bytes of responses are counted for their connection ([`super::load`]). A frame is made when there is room for it, and, but for
+//! the first, in the connection's [`Slice`]: the HTTP library takes frames for as long as its buffers have room, and a buffer of
+//! compressed ones is tens of milliseconds of work.
 //!
 //! [`paced`] wraps the future that drives bodies: that of an HTTP/2 stream, the whole connection of HTTP/1.1. When
 //! it drops the future, the stream is reset or the connection closed.
@@ -31,6 +33,7 @@ use tokio::time::{Instant, Sleep};
 use super::limits;
 use super::load::{Load, Weight, whole_bytes};
 use super::places::UnderWay;
+use super::slice::Slice;
 
 /// Deadlines and rates, shorter in tests.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +102,7 @@ impl<F: Future + ?Sized> Future for PacedWork<F> {
     }
 }
 
-/// Deadlines, the count of untaken pieces and the memory that the responses of one connection share. Clones share them.
+/// Deadlines, the count of untaken pieces, the memory and the slice that the responses of one connection share. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Pacing(Arc<Shared>);
 
@@ -108,12 +111,13 @@ struct Shared {
     waits: Waits,
     untaken: Arc<Untaken>,
     load: Arc<Load>,
+    slice: Arc<Slice>,
 }
 
 impl Pacing {
-    /// The pacing of a new connection, whose bytes are counted in `load`.
-    pub(super) fn new(waits: Waits, load: Arc<Load>) -> Pacing {
-        Pacing(Arc::new(Shared { waits, untaken: Arc::default(), load }))
+    /// The pacing of a new connection, whose bytes are counted in `load` and whose frames are made within `slice`.
+    pub(super) fn new(waits: Waits, load: Arc<Load>, slice: Arc<Slice>) -> Pacing {
+        Pacing(Arc::new(Shared { waits, untaken: Arc::default(), load, slice }))
     }
 
     /// The bytes of the connection.
@@ -225,6 +229,13 @@ impl Paced {
     }
 }
 
+impl Drop for Paced {
+    /// What was handed over is under the deadlines of the connection: one of HTTP/1.1 may wait for its next request.
+    fn drop(&mut self) {
+        *self.clock.0.lock() = None;
+    }
+}
+
 impl hyper::body::Body for Paced {
     type Data = Piece;
     type Error = axum::Error;
@@ -235,6 +246,11 @@ impl hyper::body::Body for Paced {
     ) -> Poll<Option<Result<Frame<Piece>, axum::Error>>> {
         // The deadline stays that of the frames before, which the client has to take.
         if self.weight.is_none() && !self.body.is_end_stream() && !self.of.load.has_room_for_frame(cx) {
+            return Poll::Pending;
+        }
+        if self.bytes > 0 && self.of.slice.is_over() {
+            // A task that wakes itself is queued behind those that are ready.
+            cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
@@ -343,7 +359,40 @@ impl Buf for Piece {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http_body_util::BodyExt;
+
     use super::*;
+    use crate::server::load::Room;
+    use crate::server::places::Places;
+    use crate::server::slice::SLICE;
+
+    #[tokio::test]
+    async fn a_response_of_many_frames_stops_at_the_end_of_a_slice() {
+        let place = Places::new(1).take([127, 0, 0, 1].into()).await;
+        let (under_way, _) = place.request();
+        let slice = Arc::new(Slice::default());
+        let load = Arc::new(Load::new(place, Room::of_node()));
+        let pacing = Pacing::new(Waits::default(), load, Arc::clone(&slice));
+        let frames = futures::stream::repeat_with(|| {
+            std::thread::sleep(SLICE);
+            Ok::<_, Infallible>(Bytes::from_static(b"frame"))
+        });
+        let mut body = pacing.around(Response::new(Body::from_stream(frames)), under_way).into_body();
+        slice.begin();
+        std::thread::sleep(SLICE);
+        assert!(futures::poll!(body.frame()).is_ready(), "the first goes out with the head");
+        assert!(futures::poll!(body.frame()).is_pending());
+        for _ in 0..3 {
+            slice.begin();
+            assert!(futures::poll!(body.frame()).is_ready());
+            assert!(futures::poll!(body.frame()).is_pending());
+        }
+        // It has woken its task: nothing else would.
+        slice.begin();
+        assert!(body.frame().await.is_some());
+    }
 
     #[test]
     fn a_piece_may_wait_for_one_turn_and_not_for_two() {

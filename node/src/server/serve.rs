@@ -1,7 +1,9 @@
-//! Accepts connections on all ports, and drains them at the stop.
+//! Accepts connections on all ports, gives each to an event loop, and drains them at the stop.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::task::{Context, Poll};
 
 use orch_bounded::WarningLimit;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -9,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connection::{Terms, serve_plain, serve_socket, serve_tls};
+use super::event_loops::{EventLoops, Seat};
 use super::limits;
 use super::load::Room;
 use super::pace::Waits;
 use super::places::Places;
-use super::turns::Writers;
 use super::visitor::Answers;
 use crate::tls::Reloader;
 
@@ -40,14 +42,24 @@ pub enum Port {
 }
 
 impl Port {
-    /// Waits for the next connection.
-    async fn accept(&self) -> io::Result<(Stream, SocketAddr)> {
+    /// Waits for the next connection, whose socket belongs to the loop of the seat: the runtime registers an accepted socket where it
+    /// is entered.
+    async fn accept(&self, loops: &EventLoops) -> io::Result<(Stream, SocketAddr, Seat)> {
+        poll_fn(|cx| {
+            let chosen = loops.fewest();
+            let _entered = chosen.enter();
+            self.poll_accept(cx).map_ok(|(stream, address)| (stream, address, loops.seat(chosen)))
+        })
+        .await
+    }
+
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Stream, SocketAddr)>> {
         match self {
             Port::Tls { listener, .. } | Port::Plain { listener } => {
-                listener.accept().await.map(|(stream, address)| (Stream::Tcp(stream), address))
+                listener.poll_accept(cx).map_ok(|(stream, address)| (Stream::Tcp(stream), address))
             }
             Port::Socket { listener } => {
-                listener.accept().await.map(|(stream, _)| (Stream::Unix(stream), OF_A_SOCKET))
+                listener.poll_accept(cx).map_ok(|(stream, _)| (Stream::Unix(stream), OF_A_SOCKET))
             }
         }
     }
@@ -66,9 +78,9 @@ enum Stream {
 #[derive(Debug)]
 pub struct Server<S> {
     service: S,
+    loops: EventLoops,
     pub(super) places: Places,
     pub(super) waits: Waits,
-    writers: Writers,
     pub(super) room: Room,
     stopping: CancellationToken,
     tasks: TaskTracker,
@@ -86,13 +98,13 @@ where
         + Sync
         + 'static,
 {
-    /// A server whose requests go to `service`, with at most `connections` at once.
-    pub fn new(service: S, connections: usize) -> Server<S> {
+    /// A server whose requests go to `service`, with at most `connections` at once, which `loops` serve.
+    pub fn new(service: S, connections: usize, loops: EventLoops) -> Server<S> {
         Server {
             service,
+            loops,
             places: Places::new(connections),
             waits: Waits::default(),
-            writers: Writers::of_machine(),
             room: Room::of_node(),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -102,7 +114,7 @@ where
     /// Serves `port` from now on.
     pub fn listen(&self, port: Port) {
         let (service, stopping, tasks) = (self.service.clone(), self.stopping.clone(), self.tasks.clone());
-        let given = (self.places.clone(), self.waits, self.writers.clone(), self.room.clone());
+        let given = (self.places.clone(), self.waits, self.room.clone(), self.loops.clone());
         self.tasks.spawn(async move {
             tokio::select! {
                 () = stopping.cancelled() => {}
@@ -127,20 +139,21 @@ where
 async fn accept_all<S: Answers>(
     port: &Port,
     service: &S,
-    (places, waits, writers, room): (Places, Waits, Writers, Room),
+    (places, waits, room, loops): (Places, Waits, Room, EventLoops),
     stopping: &CancellationToken,
     tasks: &TaskTracker,
 ) {
     let failures = WarningLimit::new();
     loop {
-        match port.accept().await {
-            Ok((stream, address)) => {
+        match port.accept(&loops).await {
+            Ok((stream, address, seat)) => {
                 let place = places.take(address.ip()).await;
-                let (writers, room, stopping) = (writers.clone(), room.clone(), stopping.clone());
-                let terms = Terms { place, waits, writers, room, stopping };
-                tasks.spawn(connection(port, stream, address, service.clone(), terms));
-                // Yields, so that in a flood of connections other tasks get a turn after each handshake, which costs a
-                // signature.
+                let (writers, handshakes) = (seat.writers(), seat.handshakes());
+                let (room, stopping) = (room.clone(), stopping.clone());
+                let terms = Terms { place, waits, writers, handshakes, room, stopping };
+                let runtime = seat.runtime().clone();
+                tasks.spawn_on(connection(port, stream, address, service.clone(), terms, seat), &runtime);
+                // Yields, so that in a flood of connections other tasks of the accepting thread get their turns.
                 tokio::task::yield_now().await;
             }
             Err(error) => {
@@ -161,12 +174,14 @@ fn connection<S: Answers>(
     address: SocketAddr,
     service: S,
     terms: Terms,
+    seat: Seat,
 ) -> impl Future<Output = ()> + Send + 'static {
     let tls = match port {
         Port::Tls { tls, .. } => Some(tls.subscribe()),
         Port::Plain { .. } | Port::Socket { .. } => None,
     };
     async move {
+        let _until_the_end = seat;
         let served = match (stream, tls) {
             (Stream::Tcp(stream), Some(tls)) => {
                 Box::pin(serve_tls(stream, address, tls, service, terms)).await

@@ -5,13 +5,12 @@
 //! connection polls them, so that a response stays in one core's cache, the events of many watches go out in one write,
 //! and a client has one core for each of its connections. Streams end with their connection.
 //!
-//! A connection takes turns with the others of its thread: once its streams have taken [`SLICE`], those not polled yet wait
+//! A connection takes turns with the others of its thread: once its streams have taken a [`Slice`], those not polled yet wait
 //! for the next poll of the task, which is behind the tasks that are ready.
 
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -19,12 +18,9 @@ use hyper::rt::Executor;
 use parking_lot::Mutex;
 
 use super::pace::{PacedWork, paced};
+use super::slice::Slice;
 
 type Queue = Mutex<Vec<Stream>>;
-
-/// Time after which other tasks of the thread have their turn: some frames of a list, or the events of a hundred
-/// watches. A client has a hundred streams on a connection, each of which may render or compress for milliseconds.
-const SLICE: Duration = Duration::from_millis(1);
 
 /// The streams of one connection.
 #[derive(Default)]
@@ -32,6 +28,15 @@ pub(super) struct Streams {
     queue: Arc<Queue>,
     slice: Arc<Slice>,
     running: FuturesUnordered<Stream>,
+}
+
+/// Whether other responses of the connection may follow at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Company {
+    /// No stream is open, or one: nothing would join what it has written.
+    Alone,
+    /// Several streams are open.
+    Several,
 }
 
 /// A stream of the HTTP library, with the deadlines of its response.
@@ -66,20 +71,6 @@ pub(super) struct StreamExecutor {
     slice: Arc<Slice>,
 }
 
-/// The end of the current slice; `None` before the first.
-#[derive(Default)]
-struct Slice(Mutex<Option<Instant>>);
-
-impl Slice {
-    fn begin(&self) {
-        *self.0.lock() = Some(Instant::now() + SLICE);
-    }
-
-    fn is_over(&self) -> bool {
-        self.0.lock().is_some_and(|end| Instant::now() >= end)
-    }
-}
-
 impl Streams {
     /// The executor to hand to the HTTP library.
     pub(super) fn executor(&self) -> StreamExecutor {
@@ -91,9 +82,14 @@ impl Streams {
         !self.queue.lock().is_empty()
     }
 
-    /// Begins a slice. Called at the start of each poll of the connection's task.
-    pub(super) fn begin_slice(&self) {
-        self.slice.begin();
+    /// Whether several streams are open.
+    pub(super) fn company(&self) -> Company {
+        if self.running.len() > 1 { Company::Several } else { Company::Alone }
+    }
+
+    /// The slice of the connection that they take turns by.
+    pub(super) fn slice(&self) -> &Arc<Slice> {
+        &self.slice
     }
 
     /// Polls new and woken streams until the slice is over. The task is woken if some are left.
@@ -121,6 +117,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::server::slice::SLICE;
 
     #[tokio::test]
     async fn new_and_woken_streams_are_polled_and_end_with_their_connection() {
@@ -152,6 +149,10 @@ mod tests {
             std::future::pending().await
         });
         poll(&mut streams).await;
+        assert_eq!(streams.company(), Company::Alone, "the other one has ended");
+        executor.execute(std::future::pending());
+        poll(&mut streams).await;
+        assert_eq!(streams.company(), Company::Several);
         drop(streams);
         is_dropped.await.expect_err("dropped with its sender");
     }
@@ -170,7 +171,7 @@ mod tests {
         }
         for turn in 1..=4 {
             poll_fn(|cx| {
-                streams.begin_slice();
+                streams.slice().begin();
                 streams.poll(cx);
                 Poll::Ready(())
             })

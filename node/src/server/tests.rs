@@ -1,5 +1,6 @@
 //! A server on loopback ports, and real clients.
 
+mod event_loops;
 mod identity;
 mod load;
 mod pace;
@@ -35,10 +36,15 @@ use crate::certs::{Authority, Leaf, Pair, Purpose, admin_leaf, server_leaf};
 use crate::tls::tests::trust::revocation_list;
 use crate::tls::{ProxyFiles, Reloader, TlsFiles};
 
+/// The runtime of the test serves connections.
+fn here() -> EventLoops {
+    EventLoops::new(tokio::runtime::Handle::current(), [])
+}
+
 /// Places of a server for tests.
 const CONNECTIONS: usize = 1_000;
 
-/// Synchronizes the test with a request to `/slow`.
+/// Synchronizes the test with a request to `/slow` or `/block`.
 #[derive(Default)]
 struct Meeting {
     arrived: tokio::sync::Notify,
@@ -73,7 +79,8 @@ impl Drop for PieceBody {
 }
 
 /// Answers with the connection's identity. `/slow` waits for the test; `/panic` breaks; `/endless` and `/watch` never end;
-/// `/watch-of-much` sends initial events for ever; `/piece` and `/pieces` send one or a thousand of [`PIECE_BYTES`]. The header `user` authenticates a request as that user.
+/// `/watch-of-much` sends initial events for ever; `/piece` and `/pieces` send one or a thousand of [`PIECE_BYTES`]; `/thread` answers with the
+/// name of its thread, and `/block` holds that until the test lets it go. The header `user` authenticates a request as that user.
 fn service(meeting: Arc<Meeting>) -> axum::Router {
     axum::Router::new().fallback(move |request: axum::extract::Request| {
         let meeting = Arc::clone(&meeting);
@@ -104,6 +111,14 @@ fn service(meeting: Arc<Meeting>) -> axum::Router {
             if request.uri().path() == "/panic" {
                 assert!(request.headers().contains_key("authorization"), "the handler holds a token");
                 panic!("the handler broke");
+            }
+            if path == "/thread" {
+                let name = std::thread::current().name().unwrap_or_default().to_owned();
+                return Ok(Response::new(Body::from(name)));
+            }
+            if path == "/block" {
+                meeting.arrived.notify_one();
+                futures::executor::block_on(meeting.go_on.notified());
             }
             if request.uri().path() == "/slow" {
                 meeting.arrived.notify_one();
@@ -141,6 +156,11 @@ fn start() -> Fixture {
 
 /// A server, changed by `change` before it listens.
 fn start_with(change: impl FnOnce(&mut Server<axum::Router>)) -> Fixture {
+    start_on(here(), change)
+}
+
+/// The same, whose connections `loops` serve.
+fn start_on(loops: EventLoops, change: impl FnOnce(&mut Server<axum::Router>)) -> Fixture {
     let directory = tempfile::tempdir().unwrap();
     let authority = Authority::create("ca", OffsetDateTime::now_utc()).unwrap();
     let pair =
@@ -165,7 +185,7 @@ fn start_with(change: impl FnOnce(&mut Server<axum::Router>)) -> Fixture {
     })
     .unwrap();
     let meeting = Arc::new(Meeting::default());
-    let mut server = Server::new(service(Arc::clone(&meeting)), CONNECTIONS);
+    let mut server = Server::new(service(Arc::clone(&meeting)), CONNECTIONS, loops);
     change(&mut server);
     let open = || bind(([127, 0, 0, 1], 0).into(), "HTTPS", "--secure-port").unwrap();
     let (listener, plain_listener) = (open(), open());

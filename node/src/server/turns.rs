@@ -3,18 +3,16 @@
 //! A client that reads as fast as it is sent to keeps its connection's task ready to run for as long as a list lasts. Two
 //! hundred such tasks would all stand before the task of a small request, each time that one waits: until it is read,
 //! until the store has answered, until its answer is written. A stream of [`Turns`] that has written [`TURN_BYTES`] in less
-//! than [`LIGHT_PERIOD`] therefore needs a permit of [`Writers`], of which there are as many as processors, for each
-//! further share. Those that wait for one are in the semaphore's queue, not in the runtime's.
+//! than [`LIGHT_PERIOD`] therefore needs the permit of its event loop's [`Writers`] for each further share. Those that wait for
+//! it are in the semaphore's queue, not in the runtime's.
 //!
 //! Owns no bytes and no deadline. Invariant: who holds a permit has bytes to write and a socket that takes them: it is
 //! given back when the share is written, when the socket is full, and when everything is flushed.
 
 use std::io::{self, IoSlice};
-use std::num::NonZero;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -29,14 +27,14 @@ const TURN_BYTES: usize = 64 << 10;
 /// the processors idle.
 const LIGHT_PERIOD: Duration = Duration::from_millis(100);
 
-/// The permits of connections that write much; clones share them.
+/// The permits of an event loop's connections that write much; clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Writers(Arc<Semaphore>);
 
 impl Writers {
-    /// A permit for each processor: more would only wait for one another.
-    pub(super) fn of_machine() -> Writers {
-        Writers::new(available_parallelism().map_or(1, NonZero::get))
+    /// One permit, since a loop is one thread: more would only wait for one another.
+    pub(super) fn of_loop() -> Writers {
+        Writers::new(1)
     }
 
     fn new(permits: usize) -> Writers {

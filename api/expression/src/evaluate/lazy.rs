@@ -2,7 +2,8 @@
 //!
 //! Owns their values, and the cost of those that were evaluated since it was last taken. What an evaluation of one costs is
 //! not the cost of the expression that reads it, as in the reference: each has the bound of one evaluation, and the
-//! group's budget pays for both. A variable may read others; they nest on the stack, so their depth is bounded.
+//! group's budget pays for both. A variable may read others; they nest on the stack, so the levels of those that are read behind one
+//! another are bounded.
 //!
 //! Invariant: the memory that variables of a group make has the bound of one evaluation, whatever their number.
 
@@ -10,12 +11,16 @@ use std::sync::Arc;
 
 use super::meter::{MADE_BYTES_MAX, Parts, Run};
 use super::{Outcome, evaluate, no_such_key};
+use crate::NESTING_MAX;
 use crate::error::fault;
 use crate::tree::{Node, Select};
 use crate::value::Val;
 
-/// Variables that read one another, the outermost first. Usual policies have two or three.
-const DEPTH_MAX: usize = 16;
+/// Levels of the expressions of variables that read one another, with [`READ_LEVELS`] for each: as those of sixteen that nest as deeply as
+/// one may, or of a hundred and more usual ones.
+const LEVELS_MAX: usize = 16 * NESTING_MAX;
+/// Levels that a read takes of the stack.
+const READ_LEVELS: usize = 4;
 
 /// The variables of a group, by name.
 pub(crate) trait LazySource: Send + Sync {
@@ -27,6 +32,8 @@ pub(crate) trait LazySource: Send + Sync {
     fn find(&self, name: &str) -> Option<usize>;
     /// The program of a variable, or the reason why it did not compile.
     fn parts(&self, at: usize) -> Result<Parts<'_>, &str>;
+    /// Levels of its expression.
+    fn levels(&self, at: usize) -> usize;
 }
 
 /// The state of a variable: its value, once it was read.
@@ -42,7 +49,8 @@ enum State<'v> {
 pub(crate) struct Lazies<'v> {
     source: &'v dyn LazySource,
     states: Vec<State<'v>>,
-    depth: usize,
+    /// Of the variables that are being read.
+    levels: usize,
     cost: u64,
     steps: u64,
     bytes_left: usize,
@@ -52,7 +60,7 @@ impl<'v> Lazies<'v> {
     /// Variables of which none was read yet.
     pub(crate) fn of(source: &'v dyn LazySource) -> Lazies<'v> {
         let states = (0..source.count()).map(|_| State::Unread).collect();
-        Lazies { source, states, depth: 0, cost: 0, steps: 0, bytes_left: MADE_BYTES_MAX }
+        Lazies { source, states, levels: 0, cost: 0, steps: 0, bytes_left: MADE_BYTES_MAX }
     }
 
     /// Cost and steps of the evaluations since this was last asked.
@@ -86,12 +94,13 @@ fn read<'v>(run: &mut Run<'v>, name: &str) -> Outcome<'v> {
     let Some(lazies) = run.lazies.as_mut() else { return Err(no_such_key(name)) };
     let source = lazies.source;
     let Some(at) = source.find(name) else { return Err(no_such_key(name)) };
+    let levels = source.levels(at).saturating_add(READ_LEVELS);
     match &lazies.states[at] {
         State::Known(Ok(value)) => return Ok(value.clone()),
         State::Known(Err(reason)) => return Err(fault(&**reason)),
         State::Reading => return Err(fault(format!("variable {name:?} reads itself"))),
-        State::Unread if lazies.depth == DEPTH_MAX => {
-            return Err(fault(format!("variable {name:?} is read behind {DEPTH_MAX} others")));
+        State::Unread if lazies.levels.saturating_add(levels) > LEVELS_MAX => {
+            return Err(fault(format!("variable {name:?} is read behind too many others")));
         }
         State::Unread => {}
     }
@@ -99,10 +108,10 @@ fn read<'v>(run: &mut Run<'v>, name: &str) -> Outcome<'v> {
         Err(reason) => Err(format!("composited variable {name:?} fails to compile: {reason}").into()),
         Ok(parts) => {
             lazies.states[at] = State::Reading;
-            lazies.depth += 1;
+            lazies.levels += levels;
             let value = nested(run, parts);
             let lazies = run.lazies.as_mut().expect("the nested evaluation gave them back");
-            lazies.depth -= 1;
+            lazies.levels -= levels;
             match value {
                 // The place evaluates again when it has the answer.
                 Err(failure) if failure.is_undecided() => {

@@ -134,8 +134,9 @@ impl Walk<'_> {
             Some("map") => {
                 let keys = of.get(&self.keywords.list_map_keys).and_then(Value::as_array);
                 let keys = keys.map_or(&[][..], Vec::as_slice);
-                let keys = keys.iter().filter_map(Value::as_str).filter_map(escape);
-                Topology::Keyed(keys.map(String::into_boxed_str).collect())
+                // A name that expressions cannot write is looked up as it is.
+                let name = |key: &str| escape(key).unwrap_or_else(|| key.to_owned()).into_boxed_str();
+                Topology::Keyed(keys.iter().filter_map(Value::as_str).map(name).collect())
             }
             _ => Topology::Atomic,
         };

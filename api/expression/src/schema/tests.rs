@@ -39,6 +39,10 @@ fn schema() -> Value {
                 "type": "array", "x-orch-list-type": "map", "x-orch-list-map-keys": ["k"],
                 "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}},
             },
+            "odd": {
+                "type": "array", "x-orch-list-type": "map", "x-orch-list-map-keys": ["x$y"],
+                "items": {"type": "object", "properties": {"x$y": {"type": "string"}, "v": {"type": "integer"}}},
+            },
             "labels": {"type": "object", "additionalProperties": {"type": "string"}},
             "free": {"type": "object", "x-orch-preserve-unknown-fields": true, "properties": {"a": {"type": "integer"}}},
             "untyped": {"x-orch-preserve-unknown-fields": true},
@@ -53,6 +57,7 @@ fn document() -> Value {
         "n": 3, "ratio": 2, "on": true, "s": "abc", "namespace": "web", "a-b": "dash", "port": "http",
         "at": "2026-01-02T03:04:05Z", "day": "2026-01-02", "wait": "90s", "data": "aGk=",
         "list": ["a", "b"], "set": ["x", "y"], "keyed": [{"k": "a", "v": 1}, {"k": "b", "v": 2}],
+        "odd": [{"x$y": "a", "v": 1}, {"x$y": "b", "v": 2}],
         "labels": {"app": "web"}, "free": {"a": 1, "b": [1]}, "choice": null, "maybe": [1, null],
         "template": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {}}},
     })
@@ -85,6 +90,7 @@ fn documents_are_read_by_their_schema() {
     let mut before = document();
     before["set"] = json!(["y", "x"]);
     before["keyed"] = json!([{"k": "b", "v": 2}, {"k": "a", "v": 1}]);
+    before["odd"] = json!([{"x$y": "b", "v": 2}, {"x$y": "a", "v": 1}]);
     let mut wrong = Vec::new();
     for source in [
         "self.n == 3 && self.ratio == 2.0 && self.on && self.s == 'abc'",
@@ -95,6 +101,7 @@ fn documents_are_read_by_their_schema() {
         "self.keyed == oldSelf.keyed && self.keyed[0] != oldSelf.keyed[0] && self == oldSelf",
         "self.list + ['a'] == ['a', 'b', 'a'] && self.set + ['x', 'z'] == ['x', 'y', 'z']",
         "(self.keyed + oldSelf.keyed).size() == 2",
+        "self.odd == oldSelf.odd && (self.odd + oldSelf.odd).map(e, e.v) == [1, 2]",
         "self.labels.app == 'web' && self.labels.all(k, self.labels[k] == 'web') && size(self.labels) == 1",
         "has(self.free.a) && self.free == oldSelf.free && !has(self.choice) && !has(self.free.a) == false",
         "self.template.kind == 'Pod' && self.template.metadata.name == 'p'",

@@ -22,6 +22,7 @@ use orch_schema::value::Value;
 pub use evaluate::{EvaluationError, Found, STEPS_MAX};
 pub use parse::ParseError;
 pub use print::text;
+pub(crate) use unquote::simple_escape;
 
 /// A parsed path.
 #[derive(Clone, Debug, PartialEq)]

@@ -22,7 +22,22 @@ fn escaped(rest: &mut Chars<'_>, quote: char) -> Option<char> {
     let of_byte = |byte: u32| {
         u8::try_from(byte).ok().map(|byte| if byte.is_ascii() { byte.into() } else { '\u{fffd}' })
     };
-    Some(match rest.next()? {
+    let letter = rest.next()?;
+    if let Some(plain) = simple_escape(letter, quote) {
+        return Some(plain);
+    }
+    Some(match letter {
+        'x' => of_byte(number(rest, 0, 2, 16)?)?,
+        'u' => char::from_u32(number(rest, 0, 4, 16)?)?,
+        'U' => char::from_u32(number(rest, 0, 8, 16)?)?,
+        digit @ '0'..='7' => of_byte(number(rest, digit.to_digit(8)?, 2, 8)?)?,
+        _ => return None,
+    })
+}
+
+/// The character that `letter` means behind a backslash, in a text between two of `quote`; `None`: it begins a number, or is no escape.
+pub(crate) fn simple_escape(letter: char, quote: char) -> Option<char> {
+    Some(match letter {
         'a' => '\u{7}',
         'b' => '\u{8}',
         'f' => '\u{c}',
@@ -31,10 +46,6 @@ fn escaped(rest: &mut Chars<'_>, quote: char) -> Option<char> {
         't' => '\t',
         'v' => '\u{b}',
         '\\' => '\\',
-        'x' => of_byte(number(rest, 0, 2, 16)?)?,
-        'u' => char::from_u32(number(rest, 0, 4, 16)?)?,
-        'U' => char::from_u32(number(rest, 0, 8, 16)?)?,
-        digit @ '0'..='7' => of_byte(number(rest, digit.to_digit(8)?, 2, 8)?)?,
         same if same == quote => same,
         _ => return None,
     })

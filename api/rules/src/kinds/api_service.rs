@@ -45,7 +45,7 @@ pub fn local_condition(now: &str) -> Value {
 /// The condition that says whether requests can be handed over; null without one.
 pub fn available(object: &Value) -> &Value {
     let conditions = object.at("status").items("conditions");
-    // few: one type of condition is known; the loop writes no other.
+    // few: the conditions of one object.
     conditions.iter().find(|condition| condition.text("type") == AVAILABLE).unwrap_or(&Value::Null)
 }
 

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use orch_schema::excerpt::part;
 use orch_schema::value::Value;
 
+use crate::json_path::simple_escape;
 use crate::validate::tree::Tree;
 
 /// Steps of a path: objects are no deeper.
@@ -130,17 +131,10 @@ fn bracketed(behind: &str) -> Result<(Cow<'_, str>, &str), PathFault> {
         match characters.next() {
             None => return Err(PathFault::NoText(shown(behind))),
             Some((at, '\'')) => break at + 1,
-            Some((_, '\\')) => name.push(match characters.next().map_or('\0', |(_, escaped)| escaped) {
-                'a' => '\u{7}',
-                'b' => '\u{8}',
-                'f' => '\u{c}',
-                'n' => '\n',
-                'r' => '\r',
-                't' => '\t',
-                'v' => '\u{b}',
-                same @ ('\'' | '\\') => same,
-                other => return Err(PathFault::Escape(other)),
-            }),
+            Some((_, '\\')) => {
+                let letter = characters.next().map_or('\0', |(_, letter)| letter);
+                name.push(simple_escape(letter, '\'').ok_or(PathFault::Escape(letter))?);
+            }
             Some((_, plain)) => name.push(plain),
         }
     };

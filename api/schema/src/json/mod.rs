@@ -22,6 +22,7 @@ pub(crate) use decode::{decode_untyped, read_json_by_line};
 pub(crate) use duplicates::{DUPLICATES_MAX, already_set};
 pub use encode::{encode_json, write_value};
 pub use error::{DecodeError, EnvelopeError, Shape, StrictError};
+pub use scalar::decode_base64;
 pub(crate) use scalar::float;
 pub use stored::encode_stored;
 

@@ -15,6 +15,11 @@ const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// The canonical base64 of the base64 `text`; line breaks are dropped. `None` where it is no base64.
 pub(crate) fn bytes(text: &str) -> Option<String> {
+    decode_base64(text).map(|decoded| LENIENT.encode(decoded))
+}
+
+/// The bytes that `text` is the base64 of, as the reference reads it in JSON: line breaks are passed over. `None` where it is no base64.
+pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let joined;
     let text = if text.contains(['\r', '\n']) {
         joined = text.replace(['\r', '\n'], "");
@@ -22,8 +27,7 @@ pub(crate) fn bytes(text: &str) -> Option<String> {
     } else {
         text
     };
-    let decoded = LENIENT.decode(text).ok()?;
-    Some(LENIENT.encode(decoded))
+    LENIENT.decode(text).ok()
 }
 
 /// A float as a number in the form that the reference writes: without a fraction where it is whole. `None` where it is

@@ -7,9 +7,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use orch_proto::Brand;
+use orch_schema::decode_base64;
 use orch_schema::excerpt::{part, quoted};
 use serde::Deserialize;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -25,6 +24,9 @@ const REFUSAL_CODE_MIN: i64 = 400;
 /// The greatest code of a refusal that is passed on.
 const REFUSAL_CODE_MAX: i64 = 599;
 
+/// The one type of a patch.
+const JSON_PATCH: &str = "JSONPatch";
+
 /// The role of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
@@ -37,8 +39,10 @@ pub(super) enum Role {
 pub(super) struct Answer {
     /// The refusal; `None`: the write is allowed.
     pub(super) denial: Option<WebhookDenial>,
-    /// The text of a JSON patch; empty where there is none.
+    /// The text of a patch; empty where there is none.
     pub(super) patch: Vec<u8>,
+    /// A type of the patch that this server does not know.
+    pub(super) unknown_type: Option<String>,
     pub(super) warnings: Vec<String>,
     /// Keys without the webhook's name, and texts.
     pub(super) annotations: Vec<(String, String)>,
@@ -121,7 +125,7 @@ struct Cause {
     field: Option<String>,
 }
 
-/// The first items of a list.
+/// The first items of a list. One that is null has no content.
 struct Few<T>(Vec<T>);
 
 /// The first entries of a map of texts.
@@ -157,17 +161,18 @@ pub(super) fn read(
                 return Err(invalid(&format!("expected webhook response of {wanted}, got {found}")));
             }
             response.check_patch(role)?;
-            response.check_patch_type()?;
             response.patch()?
         }
         // Uid, kind and type of the patch were never checked in this version, and validating webhooks may send patches.
         ReviewVersion::V1Beta1 if role == Role::Mutating => response.patch()?,
         ReviewVersion::V1Beta1 => Vec::new(),
     };
-    let Response { allowed, status, audit_annotations, warnings, .. } = response;
+    let Response { allowed, status, audit_annotations, warnings, patch_type, .. } = response;
+    let is_v1 = version == ReviewVersion::V1;
     Ok(Answer {
         denial: (allowed != Some(true)).then(|| status.unwrap_or_default().denial(name)),
         patch,
+        unknown_type: patch_type.filter(|of| is_v1 && of != JSON_PATCH),
         warnings: warnings.map(|few| few.0).unwrap_or_default(),
         annotations: audit_annotations.map(|few| few.0).unwrap_or_default(),
     })
@@ -181,6 +186,14 @@ fn printed(api_version: &str, kind: &str) -> String {
 
 fn invalid(reason: &str) -> Fault {
     Fault::Invalid(reason.to_owned())
+}
+
+impl Answer {
+    /// The fault of its patch, which has operations.
+    pub(super) fn unsupported(&self) -> Option<Fault> {
+        let of = self.unknown_type.as_ref()?;
+        Some(Fault::Uncalled(format!("unsupported patch type {}", quoted(&part(of)))))
+    }
 }
 
 impl Response {
@@ -214,22 +227,12 @@ impl Response {
         }
     }
 
-    /// Refuses a type that is none. A refusal stands, whatever came with it.
-    fn check_patch_type(&self) -> Result<(), Fault> {
-        match self.patch_type.as_deref() {
-            Some(other) if other != "JSONPatch" && self.allowed == Some(true) => {
-                Err(Fault::Uncalled(format!("unsupported patch type {}", quoted(&part(other)))))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// The text of the patch; empty where there is none.
     fn patch(&self) -> Result<Vec<u8>, Fault> {
         let text = self.patch.as_deref().unwrap_or_default();
-        let decoded = STANDARD.decode(text);
+        let decoded = decode_base64(text);
         decoded
-            .map_err(|error| Fault::Unanswered(format!("the answer is no {KIND}: response.patch: {error}")))
+            .ok_or_else(|| Fault::Unanswered(format!("the answer is no {KIND}: response.patch: no base64")))
     }
 }
 
@@ -272,10 +275,10 @@ impl Details {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+impl<'de, T: Deserialize<'de> + Default> Deserialize<'de> for Few<T> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct First<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for First<T> {
+        impl<'de, T: Deserialize<'de> + Default> Visitor<'de> for First<T> {
             type Value = Few<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -285,8 +288,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
             fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Few<T>, A::Error> {
                 let mut few = Vec::new();
                 while few.len() < LISTED_MAX {
-                    let Some(item) = items.next_element()? else { return Ok(Few(few)) };
-                    few.push(item);
+                    let Some(item) = items.next_element::<Option<T>>()? else { return Ok(Few(few)) };
+                    few.push(item.unwrap_or_default());
                 }
                 while items.next_element::<IgnoredAny>()?.is_some() {}
                 Ok(Few(few))

@@ -50,11 +50,32 @@ enum Unallowed {
     /// The webhook refuses.
     Denied(ApiError),
     /// There is no answer.
-    Failed(Fault),
+    Failed {
+        /// The reason.
+        fault: Fault,
+        /// The code that metrics give the call.
+        code: u16,
+    },
     /// The write may not be sent to the webhook, whatever the failure policy is.
     Unsendable(ApiError),
     /// The request's own time is over.
     Late,
+}
+
+/// Codes of failed calls in metrics, as the reference gives them, which has the webhook's own where that answers with one: without an
+/// answer, or with one that breaks the rules; of a configuration that cannot be used; of a write that cannot be sent, or changed so.
+const UNANSWERED: u16 = 503;
+const UNUSABLE: u16 = 500;
+const UNSENDABLE: u16 = 400;
+
+impl Unallowed {
+    fn unanswered(fault: Fault) -> Unallowed {
+        Unallowed::Failed { fault, code: UNANSWERED }
+    }
+
+    fn uncalled(reason: String, code: u16) -> Unallowed {
+        Unallowed::Failed { fault: Fault::Uncalled(reason), code }
+    }
 }
 
 impl<'a> Asking<'a> {
@@ -142,7 +163,9 @@ impl<'a> Asking<'a> {
         let (attributes, webhook) = (self.attributes(), &*call.found.webhook);
         let began = self.callers.ambient.now();
         let span = attributes.exchange.begin_call();
-        let outcome = self.outcome(call, request, span.as_ref().map(ActiveSpan::context)).await;
+        let is_changeable = object.is_some();
+        let outcome =
+            self.outcome(call, (request, is_changeable), span.as_ref().map(ActiveSpan::context)).await;
         let now = self.callers.ambient.now();
         attributes.exchange.note_span(Step::Webhook, span, Some(&webhook.name), (began, now));
         let micros = now.0.saturating_sub(began.0);
@@ -150,7 +173,7 @@ impl<'a> Asking<'a> {
             let ended = Ended { outcome, is_rejected, micros };
             metrics::observe_call(webhook, attributes.operation, &ended);
         };
-        let fault = match outcome {
+        let (fault, code) = match outcome {
             Ok(allowed) => {
                 observe(Outcome::Answered(200), false);
                 return Ok(allowed);
@@ -168,14 +191,14 @@ impl<'a> Asking<'a> {
                 return Err(Refusal::Final(error));
             }
             Err(Unallowed::Late) => {
-                observe(Outcome::Uncalled, true);
+                observe(Outcome::Uncalled(UNANSWERED), true);
                 return Err(Refusal::Final(ApiError::DeadlineExceeded));
             }
-            Err(Unallowed::Failed(fault)) => fault,
+            Err(Unallowed::Failed { fault, code }) => (fault, code),
         };
         let reason = format!("failed calling webhook {}: {fault}", quoted(&webhook.name));
         if webhook.failure == FailurePolicy::Ignore {
-            observe(Outcome::Uncalled, false);
+            observe(Outcome::Uncalled(code), false);
             metrics::count_fail_open(webhook);
             self.callers.warn(webhook, "goes on without it", &reason);
             call.note_failed_open(attributes);
@@ -185,13 +208,13 @@ impl<'a> Asking<'a> {
             && let Some(passage) =
                 webhook.lockout(attributes.brand).passage(webhook, &self.write.asked, object, self.write.view)
         {
-            observe(Outcome::Uncalled, false);
+            observe(Outcome::Uncalled(code), false);
             metrics::count_passed(webhook, passage.name());
             self.callers.warn(webhook, "lets the write pass", &reason);
             note_passed(attributes, webhook, passage.name());
             return Ok(Allowed::default());
         }
-        observe(Outcome::Uncalled, true);
+        observe(Outcome::Uncalled(code), true);
         self.callers.warn(webhook, "refuses the write", &reason);
         Err(Refusal::Final(ApiError::WebhookFailed(reason)))
     }
@@ -208,13 +231,13 @@ impl<'a> Asking<'a> {
     async fn outcome(
         &self,
         call: Call<'_>,
-        request: &Request,
+        (request, is_changeable): (&Request, bool),
         trace: Option<TraceContext>,
     ) -> Result<Allowed, Unallowed> {
         let (attributes, webhook) = (self.attributes(), &*call.found.webhook);
         let version = sendable(webhook, attributes)?;
         let client = webhook.client().map_err(|reason| {
-            Unallowed::Failed(Fault::Uncalled(format!("could not get REST client: {reason}")))
+            Unallowed::uncalled(format!("could not get REST client: {reason}"), UNUSABLE)
         })?;
         let (uid, brand) = (uuid_text(self.callers.ambient.random()), attributes.brand);
         let document = request.document(version, &uid, brand);
@@ -231,17 +254,24 @@ impl<'a> Asking<'a> {
             Err(error) => return Err(self.unanswered(webhook, allotted, &error)),
         };
         self.note_health(webhook, allotted, unanswered_by(&read));
-        let Answer { denial, patch: text, warnings, annotations } = read.map_err(Unallowed::Failed)?;
+        let mut answer = read.map_err(Unallowed::unanswered)?;
+        let (warnings, annotations) =
+            (std::mem::take(&mut answer.warnings), std::mem::take(&mut answer.annotations));
         call.note_annotations(attributes, annotations);
         // Texts that no header can hold are left out, as in the reference.
         let sendable =
             warnings.into_iter().filter(|text| !text.is_empty() && !text.contains(char::is_control));
         attributes.exchange.warn(sendable);
-        if let Some(denial) = denial {
+        if let Some(denial) = answer.denial.take() {
             return Err(Unallowed::Denied(ApiError::DeniedByWebhook(Box::new(denial))));
         }
-        let patch = patched::read(&attributes.registry.schema, &text).map_err(Unallowed::Failed)?;
-        Ok(Allowed { text, patch })
+        let patch =
+            patched::read(&attributes.registry.schema, &answer.patch).map_err(Unallowed::unanswered)?;
+        // Where there is no object to change, that is told, whatever the type.
+        match answer.unsupported().filter(|_| patch.is_some() && is_changeable) {
+            Some(fault) => Err(Unallowed::Failed { fault, code: UNSENDABLE }),
+            None => Ok(Allowed { text: answer.patch, patch }),
+        }
     }
 
     /// The outcome of a call with the time `allotted` that had no answer.
@@ -256,7 +286,8 @@ impl<'a> Asking<'a> {
         if !is_untried {
             self.note_health(webhook, allotted, Some(&reason));
         }
-        Unallowed::Failed(Fault::Unanswered(reason))
+        let code = if let CallError::Status(code) = error { *code } else { UNANSWERED };
+        Unallowed::Failed { fault: Fault::Unanswered(reason), code }
     }
 
     /// Notes the end of a call; `failure`: why it has no answer. One that had less time than the webhook is to have tells of it only
@@ -288,7 +319,7 @@ fn sendable(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<ReviewVers
     match (attributes.dry_run, webhook.side_effects) {
         (false, _) | (true, SideEffects::NoneOnDryRun) => {}
         (true, SideEffects::Undeclared) => {
-            return Err(Unallowed::Failed(Fault::Uncalled("Webhook SideEffects is nil".to_owned())));
+            return Err(Unallowed::uncalled("Webhook SideEffects is nil".to_owned(), UNSENDABLE));
         }
         (true, SideEffects::Some) => {
             let reason = format!("admission webhook {name} does not support dry run");
@@ -298,7 +329,7 @@ fn sendable(webhook: &Webhook, attributes: &Attributes<'_>) -> Result<ReviewVers
     webhook.version.ok_or_else(|| {
         let reason = "could not create admission objects: webhook does not accept known AdmissionReview versions \
                       (v1, v1beta1)";
-        Unallowed::Failed(Fault::Uncalled(reason.to_owned()))
+        Unallowed::uncalled(reason.to_owned(), UNSENDABLE)
     })
 }
 

@@ -31,8 +31,8 @@ static NAMES: LazyLock<Mutex<(HashSet<String>, usize)>> = LazyLock::new(Mutex::d
 pub(super) enum Outcome {
     /// With an answer, and its code: 200 where it allows.
     Answered(u16),
-    /// Without an answer.
-    Uncalled,
+    /// Without an answer that counts, and the code that this has.
+    Uncalled(u16),
     /// By this server: the write cannot be sent, or the patch not be applied.
     Broken,
 }
@@ -88,7 +88,7 @@ pub(super) fn observe_call(webhook: &Webhook, of: Operation, ended: &Ended) {
     let rejected = if ended.is_rejected { "true" } else { "false" };
     let (error, code) = match ended.outcome {
         Outcome::Answered(code) => ("no_error", code.min(CODE_MAX)),
-        Outcome::Uncalled => ("calling_webhook_error", 500),
+        Outcome::Uncalled(code) => ("calling_webhook_error", code.min(CODE_MAX)),
         Outcome::Broken => ("apiserver_internal_error", 0),
     };
     let code = code.to_string();

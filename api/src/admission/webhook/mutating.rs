@@ -166,16 +166,16 @@ impl<'a> Mutating<'a> {
         let call = Call { found, round: usize::from(self.is_second), at: found.at };
         let allowed = self.asking.waited(self.asking.call(call, &request, object)).await;
         let name = &found.webhook.name;
-        let changed = match allowed {
-            Ok(allowed) => self.changed(name, (version, &names), shown.as_deref(), allowed).await,
+        let patched = match allowed {
+            Ok(allowed) => self.patched(name, (version, &names), shown.as_deref(), allowed).await,
             Err(refusal) => Err(refusal),
         };
         self.written = Some((names, request));
-        let mutated = matches!(changed, Ok(Some(_)));
+        let mutated = matches!(patched, Ok(Some(Patched { changed: Some(_), .. })));
         call.note_asked(attributes, mutated);
-        let Some((changed, text)) = changed? else { return Ok(Some(After { changed: None })) };
+        let Some(Patched { changed, text }) = patched? else { return Ok(Some(After { changed: None })) };
         call.note_patch(attributes, &text);
-        Ok(Some(After { changed: Some(changed) }))
+        Ok(Some(After { changed }))
     }
 
     /// The request that shows `objects`, which are in the version of `names`.
@@ -187,14 +187,14 @@ impl<'a> Mutating<'a> {
         Request::of(asked, (names, &Names::of(asked, &Version::Own)), objects.0, objects.1)
     }
 
-    /// The object in the form of its rules, as the patch of `allowed` changes `shown`, and the patch; `None`: it stays.
-    async fn changed(
+    /// The object in the form of its rules, as the patch of `allowed` changes `shown`, where it does, and the patch; `None`: there is none.
+    async fn patched(
         &self,
         name: &str,
         (version, names): (&Version<'a>, &Names),
         shown: Option<&Value>,
         allowed: Allowed,
-    ) -> Result<Option<(Value, Vec<u8>)>, Refusal> {
+    ) -> Result<Option<Patched>, Refusal> {
         let attributes = self.asking.attributes();
         let broken = |reason: String| Refusal::Final(ApiError::WebhookFailed(reason));
         let Allowed { text, patch: Some(patch) } = allowed else { return Ok(None) };
@@ -205,12 +205,22 @@ impl<'a> Mutating<'a> {
             )));
         };
         let target = Target::of(attributes, version, names);
-        let Some(changed) = applied(&target, shown, patch).map_err(Refusal::Final)? else { return Ok(None) };
+        let Some(changed) = applied(&target, shown, patch).map_err(Refusal::Final)? else {
+            return Ok(Some(Patched { changed: None, text }));
+        };
         let changed = back(attributes.resource, version, changed, attributes.exchange.onward())
             .await
             .map_err(broken)?;
-        Ok(Some((changed, text)))
+        Ok(Some(Patched { changed: Some(changed), text }))
     }
+}
+
+/// The object behind a patch.
+struct Patched {
+    /// `None` if it stays as it is.
+    changed: Option<Value>,
+    /// The patch.
+    text: Vec<u8>,
 }
 
 /// The object behind one webhook.

@@ -15,7 +15,6 @@ use axum::body::Body;
 use futures::future::{Either, select};
 use http::Request;
 use http::header::ACCEPT;
-use metrics::counter;
 use orch_bounded::WarningLimit;
 use orch_raft::object::SharedObject;
 use orch_raft::{Change, State, Store};
@@ -25,14 +24,14 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::excerpt::quoted;
 use orch_schema::json;
 use orch_schema::value::Value;
-use parking_lot::Mutex;
 
 use super::super::client::{Client, Moment, Place};
 use super::super::queue::Queue;
 use super::super::rounds::{Progress, Queued, Round, Rounds, end};
+use super::measured::Measured;
 use crate::admission::View;
 use crate::aggregation::identity::aggregator;
-use crate::aggregation::{API_SERVICES, MEASURED_MAX, OTHERS, Remote, own_request};
+use crate::aggregation::{API_SERVICES, Remote, own_request};
 use crate::error::ApiError;
 use crate::follow::{Applied, Derived};
 use crate::registry::Resource;
@@ -50,6 +49,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Longest wait for a server's answer: the reference's.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
+/// The text of a failure where that time has passed.
+const LATE: &str = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+
 /// Attempts to have an answer in one look: of several endpoints some may be away.
 const ATTEMPTS: usize = 5;
 
@@ -58,50 +60,6 @@ const LOOK_MAX: Duration = Duration::from_secs(6);
 
 /// Limits warnings of servers that come and go.
 static UNAVAILABLE: WarningLimit<Moment> = WarningLimit::new();
-
-/// Names that the counter of failures has had as labels: the series of one that is gone stay as long as the process.
-const EVER_MEASURED_MAX: usize = 1_000;
-
-/// The APIServices that the counter of failures names.
-#[derive(Debug, Default)]
-struct Measured(Mutex<MeasuredNames>);
-
-#[derive(Debug, Default)]
-struct MeasuredNames {
-    now: BTreeSet<Arc<str>>,
-    ever: BTreeSet<Arc<str>>,
-}
-
-impl Measured {
-    fn label(&self, name: &Arc<str>) -> String {
-        let MeasuredNames { now, ever } = &mut *self.0.lock();
-        // set: of names.
-        if now.contains(name) {
-            return name.to_string();
-        }
-        let is_full = ever.len() >= EVER_MEASURED_MAX && !ever.contains(name);
-        if is_full || now.len() >= MEASURED_MAX {
-            return OTHERS.to_owned();
-        }
-        now.insert(name.clone());
-        ever.insert(name.clone());
-        name.to_string()
-    }
-
-    /// Counts that the server of `name` is away, where that was not known.
-    fn note(&self, name: &Arc<str>, finding: &Finding, is_new: bool) {
-        if is_new && finding.status != "True" {
-            let labels = [("name", self.label(name)), ("reason", finding.reason.to_owned())];
-            counter!("aggregator_unavailable_apiservice_total", &labels).increment(1);
-        }
-    }
-
-    /// Forgets `name`, whose server is not looked for any more.
-    fn forget(&self, name: &Arc<str>) {
-        // set: as above.
-        self.0.lock().now.remove(name);
-    }
-}
 
 /// The APIServices by the services that they name.
 struct Work {
@@ -245,8 +203,9 @@ async fn look<S: Store>(
     let now = client.now_text();
     let Some(remote) = Remote::of(&name, &stored) else {
         measured.forget(&name);
+        let local = local_condition(&now);
         if before.text("reason") != "Local" || before.text("status") != "True" {
-            write(client, &resource, &object, &local_condition(&now)).await?;
+            write(client, (&resource, &object), &stored, local).await?;
         }
         return Ok(Progress::Settled);
     };
@@ -260,9 +219,8 @@ async fn look<S: Store>(
         && is_same("reason", finding.reason)
         && is_same("message", &finding.message);
     if !is_known {
-        let since = if is_same("status", finding.status) { before.text("lastTransitionTime") } else { &now };
         let condition = json!({
-            "type": AVAILABLE, "status": finding.status, "lastTransitionTime": since,
+            "type": AVAILABLE, "status": finding.status, "lastTransitionTime": now.as_str(),
             "reason": finding.reason, "message": finding.message,
         });
         let reason = finding.reason;
@@ -271,25 +229,43 @@ async fn look<S: Store>(
         {
             tracing::warn!(name = &*name, reason, left_out, "an aggregated server is not available");
         }
-        write(client, &resource, &object, &condition).await?;
+        write(client, (&resource, &object), &stored, condition).await?;
     }
     Ok(if finding.status == "True" { Progress::After(LOOK_EVERY) } else { Progress::Waiting })
 }
 
-/// Writes the condition, if the object is still of this revision.
+/// Writes `condition` among those of `stored`, if that is still the object.
 async fn write<S: Store>(
     client: &Client<S>,
-    resource: &Arc<Resource>,
-    object: &SharedObject,
-    condition: &Value,
+    (resource, object): (&Arc<Resource>, &SharedObject),
+    stored: &Value,
+    condition: Value,
 ) -> Result<(), ApiError> {
     let (uid, revision) = (&object.index.uid, object.revision.to_string());
+    let conditions = with_condition(stored.at("status").items("conditions"), condition);
     let patch = json!({
-        "metadata": {"uid": uid, "resourceVersion": revision}, "status": {"conditions": [condition.clone()]},
+        "metadata": {"uid": uid, "resourceVersion": revision}, "status": {"conditions": conditions},
     });
-    let stored: Value = serde_json::from_slice(&object.json).unwrap_or_default();
     let name = stored.at("metadata").text("name");
     client.patch(Place { resource, path: name }, Action::Status, &patch).await
+}
+
+/// The conditions `all` with `new` in the place of the one of its type, whose time stays as long as its status does. Those of other
+/// types are their authors'.
+fn with_condition(all: &[Value], new: Value) -> Vec<Value> {
+    let mut all = all.to_vec();
+    // few: the conditions of one object.
+    let Some(own) = all.iter_mut().find(|of| of.text("type") == new.text("type")) else {
+        all.push(new);
+        return all;
+    };
+    let since = own.at("lastTransitionTime").clone();
+    let is_same = own.text("status") == new.text("status");
+    *own = new;
+    if is_same {
+        own["lastTransitionTime"] = since;
+    }
+    all
 }
 
 /// Looks for the server of `remote`.
@@ -299,28 +275,20 @@ async fn find<S: Store>(client: &Client<S>, remote: &Remote) -> Finding {
     if let Some(missing) = check_service(&services, remote) {
         return missing;
     }
-    let looking = async {
-        let mut last = String::new();
-        for _ in 0..ATTEMPTS {
-            match ask(client, &view, remote).await {
-                Ok(()) => return None,
-                Err(reason) => last = reason,
+    let (began, mut last) = (client.store().elapsed(), String::new());
+    for _ in 0..ATTEMPTS {
+        let left = LOOK_MAX.saturating_sub(client.store().elapsed().saturating_sub(began));
+        if left.is_zero() {
+            break;
+        }
+        match ask(client, &view, remote, left.min(ANSWER_MAX)).await {
+            Ok(()) => {
+                return Finding { status: "True", reason: "Passed", message: "all checks passed".to_owned() };
             }
+            Err(reason) => last = reason,
         }
-        Some(last)
-    };
-    let late = client.store().sleep(LOOK_MAX);
-    let reason = match select(Box::pin(looking), Box::pin(late)).await {
-        Either::Left((None, _)) => {
-            return Finding { status: "True", reason: "Passed", message: "all checks passed".to_owned() };
-        }
-        Either::Left((Some(reason), _)) => reason,
-        Either::Right(_) => {
-            let url = format!("https://{}:{}{}", remote.service.host(), remote.service.port, remote.path());
-            format!("failing or missing response from {url}: timed out waiting for {url}")
-        }
-    };
-    Finding::missing("FailedDiscoveryCheck", reason)
+    }
+    Finding::missing("FailedDiscoveryCheck", last)
 }
 
 /// The fault of the service of `remote`, its port or its endpoints; `None`: the server can be asked.
@@ -361,11 +329,16 @@ pub(super) fn check_service(services: &Services<'_>, remote: &Remote) -> Option<
     })
 }
 
-/// Asks the server of `remote` for the document of its group and version, once.
+/// Asks the server of `remote` for the document of its group and version, once, and waits for `patience`.
 ///
 /// # Errors
 /// The reason why it does not answer as it should.
-async fn ask<S: Store>(client: &Client<S>, view: &View, remote: &Remote) -> Result<(), String> {
+async fn ask<S: Store>(
+    client: &Client<S>,
+    view: &View,
+    remote: &Remote,
+    patience: Duration,
+) -> Result<(), String> {
     let (aggregation, brand) = (client.aggregation(), client.registry().brand);
     let failed = |url: &str, reason: &str| format!("failing or missing response from {url}: {reason}");
     let server = aggregation.locate(remote, view, brand, client.random()).map_err(|error| {
@@ -377,15 +350,16 @@ async fn ask<S: Store>(client: &Client<S>, view: &View, remote: &Remote) -> Resu
     let request = own_request(&server, &aggregator(brand), request, Body::empty());
     let request = request.map_err(|reason| failed(&url, &reason))?;
     let relay = aggregation.relay().ok_or_else(|| failed(&url, "there is no way to it"))?;
-    let (answering, late) = (relay.relay(server, request), Box::pin(client.store().sleep(ANSWER_MAX)));
+    let (answering, late) = (relay.relay(server, request), Box::pin(client.store().sleep(patience)));
+    let got = |reason: &str| failed(&url, &format!("Get {}: {reason}", quoted(&url)));
     match select(answering, late).await {
         Either::Left((Ok(answer), _)) if answer.status().is_success() => Ok(()),
         Either::Left((Ok(answer), _)) => {
             let code = answer.status().as_u16();
             Err(failed(&url, &format!("bad status from {url}: {code}")))
         }
-        Either::Left((Err(error), _)) => Err(failed(&url, &format!("Get {}: {error}", quoted(&url)))),
-        Either::Right(_) => Err(failed(&url, &format!("timed out waiting for {url}"))),
+        Either::Left((Err(error), _)) => Err(got(&error.to_string())),
+        Either::Right(_) => Err(got(LATE)),
     }
 }
 
@@ -394,21 +368,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metrics_name_a_bounded_number_of_servers_at_a_time_and_in_all() {
-        let (measured, name) = (Measured::default(), |at: usize| Arc::<str>::from(format!("v1.g{at}")));
-        for at in 0..MEASURED_MAX {
-            assert_eq!(measured.label(&name(at)), *name(at));
-        }
-        assert_eq!(measured.label(&name(MEASURED_MAX)), OTHERS);
-        measured.forget(&name(0));
-        assert_eq!(measured.label(&name(MEASURED_MAX)), *name(MEASURED_MAX), "one has made room");
-        let is_named = |at: usize| {
-            let is_named = measured.label(&name(at)) != OTHERS;
-            measured.forget(&name(at));
-            is_named
-        };
-        // The one that has made room keeps its series.
-        assert_eq!((1..2 * EVER_MEASURED_MAX).filter(|at| is_named(*at)).count(), EVER_MEASURED_MAX - 1);
-        assert!(is_named(1) && !is_named(2 * EVER_MEASURED_MAX));
+    fn a_condition_takes_the_place_of_its_type_and_keeps_its_time_while_its_status_stays() {
+        let of = |kind: &str, status: &str, since: &str, reason: &str| json!({"type": kind, "status": status, "lastTransitionTime": since, "reason": reason});
+        let others = [of("Mine", "True", "t0", "x"), of(AVAILABLE, "True", "t1", "Passed")];
+        let mine = others[0].clone();
+        assert_eq!(
+            with_condition(&others, of(AVAILABLE, "False", "t2", "ServiceNotFound")),
+            [mine.clone(), of(AVAILABLE, "False", "t2", "ServiceNotFound")]
+        );
+        assert_eq!(
+            with_condition(&others, of(AVAILABLE, "True", "t2", "Local")),
+            [mine.clone(), of(AVAILABLE, "True", "t1", "Local")]
+        );
+        let first = of(AVAILABLE, "True", "t2", "Local");
+        assert_eq!(with_condition(&others[..1], first.clone()), [mine, first]);
     }
 }

@@ -11,6 +11,7 @@
 pub(super) mod asking;
 pub(super) mod availability;
 pub(super) mod described;
+mod measured;
 #[cfg(test)]
 mod tests;
 

@@ -90,7 +90,7 @@ async fn a_leader_mends_built_in_ones_once_and_leaves_those_of_others_alone() {
     assert!(fixture.exists(API_SERVICES, "v1.autoscaling"));
 }
 
-/// A server that answers with what it was told to: a code and a document for each path, 404 for others.
+/// A server that answers with what it was told to: a code and a document for each path, 404 for others. With the code 0 it does not answer.
 #[derive(Debug, Default)]
 struct Answering(Mutex<BTreeMap<&'static str, (u16, Value)>>);
 
@@ -103,6 +103,9 @@ impl Relay for Answering {
         assert_eq!(request.headers()["x-remote-user"], "system:orch-aggregator");
         let found = self.0.lock().get(request.uri().path()).cloned();
         let (code, document) = found.unwrap_or((404, Value::Null));
+        if code == 0 {
+            return Box::pin(std::future::pending());
+        }
         let answer = Response::builder().status(code).body(Body::from(document.to_string())).unwrap();
         ready(Ok(answer)).boxed()
     }
@@ -176,6 +179,15 @@ async fn a_server_is_looked_for_in_the_reference_order_and_words() {
             &format!("failing or missing response from {url}: bad status from {url}: 404")
         )
     );
+    server.0.lock().insert(VERSION, (0, Value::Null));
+    let late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+    assert_eq!(
+        found(&fixture, 7).await,
+        missing(
+            "FailedDiscoveryCheck",
+            &format!("failing or missing response from {url}: Get \"{url}\": {late}")
+        )
+    );
     server.0.lock().insert(VERSION, (204, Value::Null));
     assert_eq!(found(&fixture, 1).await, ["True", "Passed", "all checks passed"].map(str::to_owned));
     let before = fixture.state().applied();
@@ -188,15 +200,18 @@ async fn a_local_object_is_said_to_be_available_whatever_was_said_of_it() {
     let fixture = started().await;
     let service = json!({"spec": {"service": {"namespace": "ns", "name": "s"}}});
     fixture.merge(API_SERVICES, "v1.apps", service).await;
-    let away = json!({"status": {"conditions": [{"type": "Available", "status": "False", "reason": "R"}]}});
+    let mine = json!({"type": "Mine", "status": "True"});
+    let conditions = [mine, json!({"type": "Available", "status": "False", "reason": "R"})];
+    let away = json!({"status": {"conditions": conditions.to_vec()}});
     let client = fixture.client();
     let resource = client.stored_resource(API_SERVICES).unwrap();
     let place = Place { resource: &resource, path: "v1.apps" };
     client.patch(place, Action::Status, &away).await.unwrap();
     fixture.merge(API_SERVICES, "v1.apps", json!({"spec": {"service": null}})).await;
     fixture.while_running(availability::run(&client), 1).await;
-    let condition = fixture.read(API_SERVICES, "v1.apps")["status"]["conditions"][0].clone();
-    assert_eq!((&condition["status"], &condition["reason"]), (&json!("True"), &json!("Local")));
+    let conditions = fixture.read(API_SERVICES, "v1.apps")["status"]["conditions"].clone();
+    assert_eq!(conditions[0]["type"], "Mine", "those of other types are their authors'");
+    assert_eq!((&conditions[1]["status"], &conditions[1]["reason"]), (&json!("True"), &json!("Local")));
 }
 
 #[tokio::test(start_paused = true)]

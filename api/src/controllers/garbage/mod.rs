@@ -25,28 +25,29 @@ mod sightings;
 #[cfg(test)]
 mod tests;
 mod undecided;
+mod writes;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::select;
+use futures::future::{Either, select};
 use orch_bounded::WarningLimit;
 use orch_raft::{Revision, State, Store};
-use orch_schema::json;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use self::decide::{Action, Decision, View, Write};
+use self::decide::{Action, Decision, View};
 use self::elsewhere::Holds;
 use self::graph::{ObjectRef, Watched};
 use self::misplaced::{CrossNamespaceOwner, report};
-use self::ownership::Ownership;
 use self::questions::Asking;
 use self::remote_owners::{AGAIN, Answer, Asked, Begun, Question};
+use self::sightings::Recorder;
 pub(super) use self::sightings::Sightings;
 use self::undecided::{Keeper, Undecided};
-use super::client::{Client, Moment, Place, Propagation, for_each, is_overtaken};
+use self::writes::write;
+use super::client::{Client, Moment, for_each, is_overtaken};
 use super::queue::Queue;
 use super::turns::{SETTLE, Turns};
 use crate::error::ApiError;
@@ -77,9 +78,6 @@ const WRITES_MAX: usize = 512;
 /// Concurrent writes: enough to share a sync to disk, few beside the clients' writes.
 const CONCURRENT_WRITES_MAX: usize = 32;
 
-/// Tries to delete an object that keeps changing in ways that do not matter here; then it is decided on again.
-const TRIES_MAX: usize = 4;
-
 /// Longest wait for the answers to the questions for one object. A server that hangs has none much sooner.
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -93,12 +91,15 @@ pub(super) async fn run<S: Store>(
     sightings: &Arc<Mutex<Sightings>>,
 ) -> Result<Infallible, ApiError> {
     client.newest().await?;
-    sightings.lock().resume();
+    let recording = Recorder::begin(client, sightings)?.run();
     let holds = Holds::default();
     elsewhere::begin(client, &holds).await;
     let here = Box::pin(collect(client, &holds, sightings));
     let elsewhere = Box::pin(elsewhere::run(client, &holds, sightings));
-    select(here, elsewhere).await.factor_first().0
+    match select(select(here, elsewhere), Box::pin(recording)).await {
+        Either::Left((ended, _)) => ended.factor_first().0,
+        Either::Right((never, _)) => match never {},
+    }
 }
 
 /// Collects what this server keeps. Completes only with an error.
@@ -367,49 +368,4 @@ fn end<S: Store>(client: &Client<S>, watched: &mut Watched, ended: Ended) {
             queue.failed(&cause);
         }
     }
-}
-
-async fn write<S: Store>(client: &Client<S>, action: &Action) -> Result<(), ApiError> {
-    let Action { object, uid, revision, write } = action;
-    // Objects of a kind that is gone are removed by the caller that took the kind away.
-    let Some(resource) = client.stored_resource(&object.storage) else { return Ok(()) };
-    let place = Place { resource: &resource, path: &object.path };
-    match write {
-        Write::Delete(propagation, as_of) => delete(client, place, action, *propagation, as_of).await,
-        Write::Metadata(fields) => {
-            let mut metadata = fields.clone();
-            metadata["uid"] = json!(uid);
-            metadata["resourceVersion"] = json!(revision.to_string());
-            client.patch(place, orch_rules::Action::Object, &json!({"metadata": metadata})).await
-        }
-    }
-}
-
-/// Deletes the object in the version decided on, or in its newest one if uid, owners and finalizers are the same.
-async fn delete<S: Store>(
-    client: &Client<S>,
-    place: Place<'_>,
-    action: &Action,
-    propagation: Propagation,
-    as_of: &Ownership,
-) -> Result<(), ApiError> {
-    let mut revision = action.revision;
-    let mut result = Ok(());
-    for _ in 0..TRIES_MAX {
-        result = client.delete(place, &action.uid, Some(revision), propagation).await;
-        if !matches!(result, Err(ApiError::Conflict { .. })) {
-            break;
-        }
-        let found = action.object.find(&client.store().state());
-        let same = found.filter(|found| {
-            found.index.uid == action.uid
-                && !found.index.terminating
-                && Ownership::of(found).is_ok_and(|now| now == *as_of)
-        });
-        match same {
-            Some(found) if found.revision != revision => revision = found.revision,
-            _ => break,
-        }
-    }
-    result
 }

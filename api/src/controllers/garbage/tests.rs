@@ -6,7 +6,10 @@ use orch_rules::validate::tree::Tree;
 use orch_schema::json;
 use orch_schema::value::Value;
 
+use super::decide::Write;
+use super::ownership::Ownership;
 use super::*;
+use crate::controllers::client::{Place, Propagation};
 use crate::controllers::testing::{Fixture, event, owned, pod};
 use crate::pipeline::Answer;
 use crate::request::Verb;

@@ -116,4 +116,12 @@ fn an_atomic_map_of_unknown_members_is_owned_as_a_whole() {
     let atomic =
         json!({"type": "object", "x-orch-preserve-unknown-fields": true, "x-orch-map-type": "atomic"});
     assert_eq!(owned_of(&atomic), json!({}));
+    let unknown = json!({"type": "object", "x-orch-map-type": "atomic"});
+    assert_eq!(owned_of(&unknown), json!({}));
+    for item in [&atomic, &unknown] {
+        let values = json!({"type": "object", "additionalProperties": item});
+        let value = json!({"k": {"a": 1}});
+        let owned = owned(&applied(&kind(&values), None, &value).unwrap());
+        assert_eq!(owned, json!({"f:v": {"f:k": {}}}), "{item}");
+    }
 }

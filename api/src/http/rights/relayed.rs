@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ASK_EVERY, UNDECIDED_SPAN_MAX};
 use crate::authn::{Credential, Moment};
-use crate::authz::{Attributes, ResourceAttributes};
+use crate::authz::{Attributes, KeptAttributes};
 use crate::exchange::Exchange;
 use crate::follow::Applied;
 use crate::gate::NotAdmitted;
@@ -20,78 +20,13 @@ use crate::pipeline::Pipeline;
 /// Credential and attributes that a request to an aggregated server was authorized with.
 pub(in crate::http) struct RelayedRight {
     credential: Credential,
-    asked: Asked,
-}
-
-/// Attributes that outlive their request.
-enum Asked {
-    Resource {
-        verb: Box<str>,
-        group: Box<str>,
-        version: Box<str>,
-        resource: Box<str>,
-        subresource: Box<str>,
-        namespace: Box<str>,
-        name: Box<str>,
-        field_selector: Box<str>,
-        label_selector: Box<str>,
-    },
-    Path {
-        verb: Box<str>,
-        path: Box<str>,
-    },
-}
-
-impl Asked {
-    fn of(attributes: Attributes<'_>) -> Asked {
-        match attributes {
-            Attributes::Resource(attributes) => Asked::Resource {
-                verb: attributes.verb.into(),
-                group: attributes.group.into(),
-                version: attributes.version.into(),
-                resource: attributes.resource.into(),
-                subresource: attributes.subresource.into(),
-                namespace: attributes.namespace.into(),
-                name: attributes.name.into(),
-                field_selector: attributes.field_selector.into(),
-                label_selector: attributes.label_selector.into(),
-            },
-            Attributes::Path { verb, path } => Asked::Path { verb: verb.into(), path: path.into() },
-        }
-    }
-
-    fn attributes(&self) -> Attributes<'_> {
-        match self {
-            Asked::Resource {
-                verb,
-                group,
-                version,
-                resource,
-                subresource,
-                namespace,
-                name,
-                field_selector,
-                label_selector,
-            } => Attributes::Resource(ResourceAttributes {
-                verb,
-                group,
-                version,
-                resource,
-                subresource,
-                namespace,
-                name,
-                field_selector,
-                label_selector,
-            }),
-            Asked::Path { verb, path } => Attributes::Path { verb, path },
-        }
-    }
+    asked: KeptAttributes,
 }
 
 impl RelayedRight {
     /// That of a request with `credential` that was let in with `attributes`.
     pub(in crate::http) fn of(credential: Credential, attributes: Attributes<'_>) -> RelayedRight {
-        RelayedRight { credential, asked: Asked::of(attributes) }
+        RelayedRight { credential, asked: KeptAttributes::of(attributes) }
     }
 
     /// Completes when the right is lost, or is not decided for too long, or the node stops.

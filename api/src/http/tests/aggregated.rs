@@ -32,6 +32,8 @@ pub(super) struct Scripted {
     code: u16,
     headers: Vec<(&'static str, &'static str)>,
     fails: bool,
+    /// It does not answer.
+    hangs: bool,
     /// The body of the answer does not end.
     is_endless: bool,
     /// `Via` of the requests.
@@ -48,6 +50,7 @@ impl Default for Scripted {
             code: 200,
             headers: vec![],
             fails: false,
+            hangs: false,
             is_endless: false,
             hops: Mutex::default(),
             ends: Mutex::default(),
@@ -80,6 +83,9 @@ impl Relay for Scripted {
         told.sort();
         self.seen.lock().push(format!("{} {} {}", request.method(), request.uri(), told.join(", ")));
         self.targets.lock().push(server);
+        if self.hangs {
+            return Box::pin(std::future::pending());
+        }
         if self.fails {
             return ready(Err(BackendError::Dial("refused".to_owned()))).boxed();
         }
@@ -193,14 +199,28 @@ async fn let_zoe_get_things(server: &Server) {
         {"verbs": ["get"], "nonResourceURLs": ["/apis", "/apis/*", "/openapi", "/openapi/*"]},
         {"verbs": ["get"], "apiGroups": ["a.example.com"], "resources": ["things"]},
     ]);
-    let (rbac, group) = ("/apis/rbac.authorization.orch.io/v1", "rbac.authorization.orch.io");
-    server.create(&format!("{rbac}/clusterroles"), json!({"metadata": {"name": "r"}, "rules": rules})).await;
+    let roles = "/apis/rbac.authorization.orch.io/v1/clusterroles";
+    server.create(roles, json!({"metadata": {"name": "r"}, "rules": rules})).await;
+    bind_zoe(server).await;
+}
+
+/// Gives the user `zoe` what the role `r` grants.
+async fn bind_zoe(server: &Server) {
+    let group = "rbac.authorization.orch.io";
     let binding = json!({
         "metadata": {"name": "b"},
         "subjects": [{"kind": "User", "apiGroup": group, "name": "zoe"}],
         "roleRef": {"kind": "ClusterRole", "apiGroup": group, "name": "r"},
     });
-    server.create(&format!("{rbac}/clusterrolebindings"), binding).await;
+    server.create(&format!("/apis/{group}/v1/clusterrolebindings"), binding).await;
+}
+
+/// The output of `answer`, which goes on while `zoe` has the right to it and ends soon after that is taken away.
+async fn end_with_the_right<F: Future + Unpin>(server: &Server, mut answer: F) -> F::Output {
+    let early = tokio::time::timeout(Duration::from_secs(600), &mut answer).await;
+    assert!(early.is_err(), "it goes on while the right is there");
+    take_all_from_zoe(server).await;
+    tokio::time::timeout(Duration::from_secs(61), answer).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,11 +321,7 @@ async fn a_watch_of_another_server_ends_with_the_right_to_it() {
     let (path, zoe) = (format!("{THINGS}?watch=true"), [("impersonate-user", "zoe")]);
     let answer = server.open(Method::GET, &path, &zoe, Body::empty()).await;
     assert_eq!(answer.status(), StatusCode::OK);
-    let mut body = Box::pin(answer.into_body().collect());
-    let early = tokio::time::timeout(Duration::from_secs(600), &mut body).await;
-    assert!(early.is_err(), "it goes on while the right is there");
-    take_all_from_zoe(&server).await;
-    let ended = tokio::time::timeout(Duration::from_secs(61), body).await.unwrap();
+    let ended = end_with_the_right(&server, Box::pin(answer.into_body().collect())).await;
     assert_eq!(ended.unwrap().to_bytes(), "text");
     let refused = server.open(Method::GET, &path, &zoe, Body::empty()).await;
     assert_eq!(refused.status(), StatusCode::FORBIDDEN);
@@ -334,11 +350,7 @@ async fn a_connection_that_left_http_ends_with_the_right_to_it() {
         server.send(Method::GET, &path, &headers, Body::empty()).await;
         ends.push(scripted.ends.lock().pop().unwrap());
     }
-    let mut ends = futures::future::join_all(ends);
-    let early = tokio::time::timeout(Duration::from_secs(600), &mut ends).await;
-    assert!(early.is_err(), "they go on while the right is there");
-    take_all_from_zoe(&server).await;
-    tokio::time::timeout(Duration::from_secs(61), ends).await.unwrap();
+    end_with_the_right(&server, futures::future::join_all(ends)).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -350,19 +362,9 @@ async fn a_long_answer_breaks_off_with_the_right_to_it() {
     for path in [format!("{THINGS}/x"), "/apis/a.example.com/v1".to_owned()] {
         let answer = server.open(Method::GET, &path, &zoe, Body::empty()).await;
         assert_eq!(answer.status(), StatusCode::OK);
-        let mut body = Box::pin(answer.into_body().collect());
-        let early = tokio::time::timeout(Duration::from_secs(600), &mut body).await;
-        assert!(early.is_err(), "it goes on while the right is there");
-        take_all_from_zoe(&server).await;
-        let ended = tokio::time::timeout(Duration::from_secs(61), body).await.unwrap();
+        let ended = end_with_the_right(&server, Box::pin(answer.into_body().collect())).await;
         assert!(ended.is_err(), "{path}: a part is not taken for the whole");
-        let group = "rbac.authorization.orch.io";
-        let binding = json!({
-            "metadata": {"name": "b"},
-            "subjects": [{"kind": "User", "apiGroup": group, "name": "zoe"}],
-            "roleRef": {"kind": "ClusterRole", "apiGroup": group, "name": "r"},
-        });
-        server.create(&format!("/apis/{group}/v1/clusterrolebindings"), binding).await;
+        bind_zoe(&server).await;
     }
 }
 
@@ -410,6 +412,24 @@ async fn failures_of_a_server_have_the_words_of_the_reference() {
         assert_eq!((answered.code.as_u16(), answered.text.as_str()), (code, text));
         assert!(answered.headers["content-type"].to_str().unwrap().starts_with("text/plain"));
         assert!(!answered.headers.contains_key("location"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_hangs_has_five_seconds_for_its_documents_and_a_minute_for_the_rest() {
+    let (server, _, _) = server(Scripted { hangs: true, ..Scripted::default() }, "True").await;
+    for (path, seconds) in [
+        ("/apis/a.example.com/v1", 5),
+        ("/apis/a.example.com/v1/", 5),
+        ("/apis/a.example.com/v1?timeout=2s", 2),
+        ("/openapi/v3/apis/a.example.com/v1", 60),
+        (THINGS, 60),
+    ] {
+        let began = tokio::time::Instant::now();
+        let answered = server.get(path).await;
+        let told = "error trying to reach service: context deadline exceeded";
+        assert_eq!((answered.code.as_u16(), answered.text.as_str()), (503, told), "{path}");
+        assert_eq!(began.elapsed().as_secs(), seconds, "{path}");
     }
 }
 

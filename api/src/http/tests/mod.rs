@@ -11,6 +11,7 @@ mod dry_runs;
 mod flow;
 mod gone;
 mod health;
+mod hook_audits;
 mod hook_time;
 mod hooks;
 mod index;

@@ -236,3 +236,21 @@ async fn flow_schemas_stand_in_a_table_in_the_order_in_which_they_are_tried() {
         list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].clone()).collect();
     assert_eq!(items, ["a", "b", "c", "d"], "a list stays by name");
 }
+
+#[tokio::test(start_paused = true)]
+async fn options_of_a_delete_may_be_protobuf_whatever_is_deleted() {
+    const WIDGETS: &str = "/apis/example.com/v1/namespaces/ns/widgets";
+    let server = Server::new().await;
+    super::undeclared::define(&server).await;
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
+    server.create(WIDGETS, widget).await;
+    // The envelope: version and kind in field 1, and in field 2 the options, of which field 5 is the dry run.
+    let options = b"k8s\0\x0a\x13\x0a\x02v1\x12\x0dDeleteOptions\x12\x05\x2a\x03All";
+    let headers = [("content-type", "application/vnd.orch.protobuf")];
+    let path = format!("{WIDGETS}/w");
+    let deleted = server.send(Method::DELETE, &path, &headers, Body::from(&options[..])).await;
+    assert_eq!(deleted.code, 200, "{}", deleted.text);
+    assert_eq!(server.get(&path).await.code, 200, "it was a dry run");
+    let refused = server.send(Method::POST, WIDGETS, &headers, Body::from(&options[..])).await;
+    assert_eq!(refused.code, 415, "{}", refused.text);
+}

@@ -39,7 +39,7 @@ fn fleets(registry: &Registry) -> DeclaredKind {
         list_kind: "FleetList".to_owned(),
         short_names: Vec::new(),
         categories: Vec::new(),
-        columns: table_columns(&columns).unwrap(),
+        columns: table_columns(&columns),
         ..(*deployments.definition).clone()
     };
     for part in definition.subresources.iter_mut().filter(|part| part.name == "status") {
@@ -131,7 +131,9 @@ async fn scale_reads_and_writes_the_paths_of_the_definition() {
     assert_eq!((&whole["spec"]["replicas"], &whole["metadata"]["generation"]), (&json!(5), &json!(2)));
     server.create(FLEETS, fleet("b", json!({}))).await;
     let absent = server.get(&format!("{FLEETS}/b/scale")).await;
-    assert_eq!(absent.refusal(), (400, "the spec replicas field \".spec.replicas\" does not exist"));
+    let told = "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist";
+    assert_eq!(absent.refusal(), (500, told));
+    assert_eq!(absent.causes().len(), 1, "{:?}", absent.causes());
     let empty = server.merge(&format!("{FLEETS}/b/scale"), json!({"metadata": {}})).await;
     assert_eq!(empty.refusal(), (400, "the spec replicas field \".spec.replicas\" cannot be empty"));
     let set = server.merge(&format!("{FLEETS}/b/scale"), json!({"spec": {"replicas": 1}})).await.object();

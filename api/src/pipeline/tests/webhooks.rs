@@ -1,7 +1,9 @@
 //! Admission webhooks over the pipeline, with a caller that answers in place of servers.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use ::metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -193,6 +195,104 @@ async fn failures_follow_the_policy_and_refusals_are_the_webhooks_own() {
     let warned = server.post(MAPS, map("warns")).await;
     assert_eq!((warned.code, warned.warnings), (201, vec!["first".to_owned()]));
     assert_eq!(caller.calls().len(), 7, "each is called once");
+}
+
+#[tokio::test]
+async fn a_patch_of_another_type_fails_where_there_is_something_to_change_and_warnings_come_with_it() {
+    let (server, _) = served(|call| {
+        let operations = match &*path(call) {
+            "/none" => "[]",
+            "/broken" => "{",
+            _ => r#"[{"op":"add","path":"/data/k","value":"w"}]"#,
+        };
+        let patch = STANDARD.encode(operations);
+        answered(call, json!({"patch": patch, "patchType": "MergePatch", "warnings": ["told"]}))
+    })
+    .await;
+    server.create(MAPS, map("old")).await;
+    let failed =
+        |reason: &str| format!("Internal error occurred: failed calling webhook \"w.example.com\": {reason}");
+    for (at, code, says) in [
+        ("/some", 500, failed("unsupported patch type \"MergePatch\"")),
+        ("/broken", 500, failed("received undecodable patch in webhook response: ")),
+        ("/none", 201, String::new()),
+    ] {
+        configure(&server, MUTATING, "c", vec![webhook("w", at, json!({}))]).await;
+        let reply = server.post(&format!("{MAPS}?dryRun=All"), map("m")).await;
+        assert_eq!((reply.code, &reply.warnings), (code, &vec!["told".to_owned()]), "{at}: {}", reply.json);
+        assert!(code == 201 || reply.refusal().1.starts_with(&says), "{at}: {}", reply.json);
+        server.delete(&format!("{MUTATING}/c"), Value::Null).await.object();
+    }
+    configure(&server, MUTATING, "c", vec![webhook("w", "/some", json!({}))]).await;
+    let reply = server.delete(&format!("{MAPS}/old"), Value::Null).await;
+    assert!(reply.refusal().1.contains("attempted to modify the object"), "{}", reply.json);
+}
+
+/// Labels of the counters that were counted.
+#[derive(Default)]
+struct Counted(Mutex<Vec<(String, BTreeMap<String, String>)>>);
+
+impl ::metrics::Recorder for Counted {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        let labels = key.labels().map(|label| (label.key().to_owned(), label.value().to_owned()));
+        self.0.lock().unwrap().push((key.name().to_owned(), labels.collect()));
+        Counter::noop()
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+#[test]
+fn calls_are_counted_by_the_code_of_their_end() {
+    let (counted, expected) = (
+        Counted::default(),
+        [("gone", "503"), ("teapot", "418"), ("odd", "503"), ("no", "409"), ("type", "400")],
+    );
+    let run = async {
+        let (server, _) = served(|call| match &*path(call) {
+            "/gone" => unreachable(),
+            "/teapot" => Ok((418, String::new())),
+            "/odd" => answered(call, json!({"uid": "another"})),
+            "/no" => answered(call, json!({"allowed": false, "status": {"code": 409}})),
+            _ => answered(
+                call,
+                json!({"patch": STANDARD.encode(r#"[{"op":"remove","path":"/data"}]"#), "patchType": "X"}),
+            ),
+        })
+        .await;
+        for (name, _) in expected {
+            configure(&server, MUTATING, "c", vec![webhook(name, &format!("/{name}"), json!({}))]).await;
+            assert!(server.post(MAPS, map(name)).await.code >= 400);
+            server.delete(&format!("{MUTATING}/c"), Value::Null).await.object();
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    ::metrics::with_local_recorder(&counted, || runtime.block_on(run));
+    let counted = counted.0.into_inner().unwrap();
+    for (name, code) in expected {
+        let of = |metric: &str, label: &str| {
+            let found = counted
+                .iter()
+                .find(|(found, labels)| found == metric && labels["name"] == format!("{name}.example.com"));
+            found.map(|(_, labels)| labels[label].clone())
+        };
+        let (request, rejection) =
+            ("apiserver_admission_webhook_request_total", "apiserver_admission_webhook_rejection_count");
+        assert_eq!(of(request, "code").as_deref(), Some(code), "{name}");
+        assert_eq!(of(rejection, "rejection_code").as_deref(), Some(code), "{name}");
+    }
 }
 
 #[tokio::test]

@@ -138,3 +138,15 @@ async fn a_stream_that_is_not_read_is_reset_and_the_others_go_on() {
         is_answered(&mut sender).await;
     }
 }
+
+#[tokio::test]
+async fn a_connection_may_wait_between_requests_for_longer_than_for_a_frame() {
+    let fixture = start_with(|server| server.waits.frame = SHORT);
+    let (mut plain, mut secure) = (fixture.plain().await, fixture.one(None).await);
+    for _ in 0..2 {
+        for sender in [&mut plain, &mut secure] {
+            assert!(text(sender.send_request(request("/")).await.unwrap()).await.starts_with("none"));
+        }
+        tokio::time::sleep(SHORT * 3).await;
+    }
+}

@@ -190,6 +190,41 @@ fn rules_that_the_stored_definition_breaks_need_not_be_kept() {
 }
 
 #[test]
+fn a_stored_schema_that_is_not_structural_passes_as_it_is_and_in_no_other_form() {
+    let both = json!([{"type": "integer", "example": 1}, {"type": "string"}]);
+    for field in [
+        json!({"x-orch-int-or-string": true, "anyOf": both}),
+        json!({"type": "string", "not": {"$schema": "x"}}),
+        json!({"type": "string", "pattern": "("}),
+    ] {
+        let schema = json!({"type": "object", "properties": {"a": field}});
+        assert!(!refusals(widgets(schema.clone())).is_empty(), "{field}");
+        let old = created(&CustomResourceDefinition, widgets(schema.clone()));
+        let mut new = widgets(schema);
+        new["metadata"]["labels"] = json!({"a": "b"});
+        new["spec"]["names"]["shortNames"] = json!(["w"]);
+        assert_eq!(refusals_of_update(&old, new.clone()), [""; 0], "{field}");
+        new["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = json!("Changed.");
+        assert!(!refusals_of_update(&old, new).is_empty(), "{field}");
+    }
+}
+
+#[test]
+fn a_stored_column_whose_path_is_none_passes_an_update() {
+    let with = |path: &str| {
+        let mut definition = widgets(json!({"type": "object"}));
+        let column = json!({"name": "A", "type": "string", "jsonPath": path});
+        definition["spec"]["versions"][0]["additionalPrinterColumns"] = json!([column]);
+        definition
+    };
+    for path in [".a[?(@.b==\"x\\.y\")]", ".a\t.b", ".a["] {
+        assert_eq!(refusals(with(path)), [""; 0], "the rules read no path: {path}");
+        let old = created(&CustomResourceDefinition, with(path));
+        assert_eq!(refusals_of_update(&old, with(path)), [""; 0], "{path}");
+    }
+}
+
+#[test]
 fn defaults_keep_the_rules_of_their_schema() {
     for (schema, told) in [
         (

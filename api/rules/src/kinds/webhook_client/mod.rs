@@ -46,10 +46,9 @@ pub(super) fn validate(client: &Value, path: &Path) -> FieldErrors {
 /// Rules for the certificates in the client configuration at `path`, where they have to be readable.
 pub(super) fn validate_bundle(client: &Value, path: &Path) -> Option<FieldError> {
     let bundle = client.text("caBundle");
-    let detail =
-        "unable to load root certificates: data does not contain any valid RSA or ECDSA certificates";
-    let is_refused = !bundle.is_empty() && !is_readable(bundle);
-    is_refused.then(|| FieldError::invalid_str(path.child("caBundle"), bundle, detail))
+    let fault = Some(bundle).filter(|bundle| !bundle.is_empty()).and_then(bundle_fault)?;
+    let detail = format!("unable to load root certificates: {fault}");
+    Some(FieldError::invalid_str(path.child("caBundle"), bundle, &detail))
 }
 
 fn validate_url(text: &str, path: &Path) -> FieldErrors {
@@ -125,20 +124,52 @@ fn validate_url_path(text: &str, path: &Path) -> FieldErrors {
     errors
 }
 
-/// Whether a bundle, in base64 as documents hold it, has certificates, and all of them can be read. Other blocks are passed over.
+/// Whether a bundle, in base64 as documents hold it, has a certificate that can be read. Others and other blocks are passed over.
 pub(super) fn is_readable(bundle: &str) -> bool {
-    let Ok(bundle) = STANDARD.decode(bundle) else { return false };
+    bundle_fault(bundle).is_none()
+}
+
+/// The first fault of a bundle without a certificate that can be read, in the reference's words.
+fn bundle_fault(bundle: &str) -> Option<&'static str> {
+    let bundle = STANDARD.decode(bundle).unwrap_or_default();
     let text = String::from_utf8_lossy(&bundle);
-    let (mut rest, mut certificates) = (&*text, 0);
-    while let Some((block, behind)) = PemBlock::first(rest).filter(|_| count_step()) {
+    let (mut rest, mut fault) = (&*text, None);
+    while !rest.is_empty() {
+        let Some((block, behind)) = PemBlock::first(rest).filter(|_| count_step()) else {
+            fault = fault.or(Some("unable to parse bytes as PEM block"));
+            break;
+        };
         rest = behind;
         if block.label != "CERTIFICATE" || block.has_headers {
             continue;
         }
-        if !x509_parser::parse_x509_certificate(&block.content).is_ok_and(|(left, _)| left.is_empty()) {
-            return false;
+        if x509_parser::parse_x509_certificate(&block.content).is_ok_and(|(left, _)| left.is_empty()) {
+            return None;
         }
-        certificates += 1;
+        fault = fault.or(Some("failed to parse certificate: x509: malformed certificate"));
     }
-    certificates > 0
+    Some(fault.unwrap_or("no valid certificate authority data seen"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bundle_is_readable_where_one_of_its_certificates_is() {
+        let good = rcgen::generate_simple_self_signed(vec!["a.example.com".to_owned()]).unwrap().cert.pem();
+        let block = |label: &str| format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n");
+        let (bad, key) = (block("CERTIFICATE"), block("PRIVATE KEY"));
+        for (bundle, fault) in [
+            (good.clone(), None),
+            (format!("{bad}{key}{good}"), None),
+            (format!("{good}{bad}"), None),
+            ("\n".to_owned(), Some("unable to parse bytes as PEM block")),
+            (bad.clone(), Some("failed to parse certificate: x509: malformed certificate")),
+            (format!("{key}{bad}"), Some("failed to parse certificate: x509: malformed certificate")),
+            (key, Some("no valid certificate authority data seen")),
+        ] {
+            assert_eq!(bundle_fault(&STANDARD.encode(&bundle)), fault, "{bundle}");
+        }
+    }
 }

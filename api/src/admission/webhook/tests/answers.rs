@@ -115,8 +115,11 @@ fn patches_come_with_their_type_and_from_mutating_webhooks_alone() {
     ] {
         assert_eq!(answer(role, response), invalid(reason));
     }
-    let other = json!({"patch": encoded, "patchType": "Merge"});
-    assert_eq!(answer(mutating, other), Err("unsupported patch type \"Merge\"".to_owned()));
+    let other = answer(mutating, json!({"patch": encoded, "patchType": "Merge"})).unwrap();
+    assert_eq!(other.unsupported().unwrap().to_string(), "unsupported patch type \"Merge\"");
+    let lines = format!("{}\r\n{}\n", &encoded[..8], &encoded[8..]);
+    let in_lines = answer(mutating, json!({"patch": lines, "patchType": "JSONPatch"})).unwrap();
+    assert_eq!((in_lines.patch.as_slice(), in_lines.unsupported()), (PATCH.as_bytes(), None));
     let refusing = json!({"allowed": false, "patch": encoded, "patchType": "Merge"});
     assert!(answer(mutating, refusing).unwrap().denial.is_some(), "a refusal stands");
     assert_eq!(answer(mutating, json!({"patch": "", "patchType": null})), Ok(Answer::default()));
@@ -128,6 +131,8 @@ fn the_older_version_checks_neither_uid_nor_type() {
     let body = json!({"response": {"uid": "wrong", "allowed": true, "patch": encoded}}).to_string();
     let older = ReviewVersion::V1Beta1;
     assert_eq!(read_text(&body, Role::Mutating, older).unwrap().patch, PATCH.as_bytes());
+    let odd = json!({"response": {"allowed": true, "patch": encoded, "patchType": "Merge"}}).to_string();
+    assert_eq!(read_text(&odd, Role::Mutating, older).unwrap().unsupported(), None);
     assert_eq!(read_text(&body, Role::Validating, older), Ok(Answer::default()));
     assert_eq!(read_text("{}", Role::Validating, older), invalid("webhook response was absent"));
 }

@@ -1,5 +1,6 @@
 //! Dependents that an aggregated server keeps.
 
+mod leaders;
 mod looks;
 
 use std::future::poll_fn;
@@ -23,7 +24,7 @@ use super::super::sightings::Sightings;
 use super::look::Outcome;
 use super::{DELAY_MAX, EVERY, Memory, Rhythm, SOON};
 use crate::aggregation::described::Description;
-use crate::aggregation::{API_SERVICES, Aggregation, Relay, Server};
+use crate::aggregation::{API_SERVICES, Aggregation, Relay, Remote, Server};
 use crate::connect::BackendError;
 use crate::controllers::client::{Moment, Place};
 use crate::controllers::testing::{Fixture, owned};
@@ -214,6 +215,15 @@ impl Scene {
         Scene::with_verbs(&VERBS).await
     }
 
+    /// A server with the widget `a`, and two objects that it owns: the widget `there` and the secret `here` of this cluster.
+    async fn with_owner_elsewhere() -> Scene {
+        let scene = Scene::new().await;
+        scene.keep(&[widget("a", &[]), widget("there", &[widget_owner("a", "u-a")])]);
+        let secret = json!({"metadata": {"name": "here", "ownerReferences": [widget_owner("a", "u-a")]}});
+        scene.fixture.create("secrets", "n", secret).await;
+        scene
+    }
+
     /// Makes the APIService `name`, the server of which is not available yet.
     async fn register(&self, name: &str) {
         let (version, group) = name.split_once('.').unwrap();
@@ -265,10 +275,34 @@ impl Scene {
         self.fixture.store().sleep(Duration::from_secs(seconds)).await;
     }
 
+    /// Waits, and has the time of day go on as well.
+    async fn pass(&self, seconds: u64) {
+        self.wait(seconds).await;
+        self.fixture.advance(Duration::from_secs(seconds));
+    }
+
+    /// Has the widget `name` be deleted with `Orphan`.
+    fn orphan(&self, name: &str) {
+        let mut objects = self.server.objects.lock();
+        let metadata = &mut objects.iter_mut().find(|of| of["metadata"]["name"] == name).unwrap()["metadata"];
+        metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        metadata["finalizers"] = json!(["orphan"]);
+    }
+
+    /// Removes the widget `name`.
+    fn remove(&self, name: &str) {
+        self.server.objects.lock().retain(|of| of["metadata"]["name"] != name);
+    }
+
     /// Runs the collector beside `steps`.
     async fn run(&self, steps: impl Future<Output = ()>) {
+        self.run_as(&self.seen, steps).await;
+    }
+
+    /// Runs that of the member that saw `seen` while it led before.
+    async fn run_as(&self, seen: &Arc<Mutex<Sightings>>, steps: impl Future<Output = ()>) {
         let client = self.fixture.client();
-        self.fixture.beside(run(&client, &self.seen), steps).await;
+        self.fixture.beside(run(&client, seen), steps).await;
     }
 }
 
@@ -484,20 +518,13 @@ async fn dependents_of_owners_at_the_same_server_go_one_after_the_other_if_these
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_at_a_server_that_orphaned_takes_nothing_along_here_or_there() {
-    let scene = Scene::new().await;
-    scene.keep(&[widget("a", &[]), widget("there", &[widget_owner("a", "u-a")])]);
-    let secret = json!({"metadata": {"name": "here", "ownerReferences": [widget_owner("a", "u-a")]}});
-    scene.fixture.create("secrets", "n", secret).await;
+    let scene = Scene::with_owner_elsewhere().await;
     scene
         .run(async {
             scene.wait(LOOK).await;
-            {
-                let metadata = &mut scene.server.objects.lock()[0]["metadata"];
-                metadata["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-                metadata["finalizers"] = json!(["orphan"]);
-            }
+            scene.orphan("a");
             scene.wait(2 * LOOK).await;
-            scene.server.objects.lock().remove(0);
+            scene.remove("a");
             scene.wait(3 * LOOK).await;
             assert!(scene.server.writes().is_empty(), "{:?}", scene.server.writes());
             assert!(scene.fixture.exists("secrets", "n/here"));

@@ -13,6 +13,7 @@ mod corpus;
 mod embedded;
 mod failure;
 mod format;
+mod head;
 mod junctor;
 mod list_type;
 mod metadata;

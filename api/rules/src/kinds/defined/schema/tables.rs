@@ -18,19 +18,19 @@ pub(super) const DEPTH_MAX: usize = 100;
 pub(super) const NODES_MAX: usize = 1 << 18;
 
 /// Members that objects have beside those of their schema: at the root, and in objects of other kinds within.
-const HEAD: [&str; 3] = ["apiVersion", "kind", "metadata"];
+pub(super) const HEAD: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// The types of a kind while they are made.
 pub(super) struct Tables<'b> {
-    base: &'b Schema,
-    types: Vec<ObjectType>,
+    pub(super) base: &'b Schema,
+    pub(super) types: Vec<ObjectType>,
     /// The types of objects below the root, by their places.
     shared: Shared<usize>,
-    meta: TypeId,
+    pub(super) meta: TypeId,
     /// The type of an object of which no member is declared.
     closed: Option<TypeId>,
-    depth: usize,
-    nodes: usize,
+    pub(super) depth: usize,
+    pub(super) nodes: usize,
 }
 
 /// The types of a version: its root, its list, and those within.
@@ -69,12 +69,12 @@ impl<'b> Tables<'b> {
     }
 
     /// The place of an own type.
-    fn place(&self, TypeId(id): TypeId) -> Option<usize> {
+    pub(super) fn place(&self, TypeId(id): TypeId) -> Option<usize> {
         (id as usize).checked_sub(self.base.len())
     }
 
     /// The id of `ty`, which has no name, or of a type that was made before and is the same.
-    fn add(&mut self, ty: ObjectType) -> TypeId {
+    pub(super) fn add(&mut self, ty: ObjectType) -> TypeId {
         let fields: Vec<(&str, Option<TypeId>)> =
             ty.fields.iter().map(|field| (field.name.as_str(), object_in(&field.value))).collect();
         let hash = self.shared.hash_of(fields);
@@ -111,7 +111,6 @@ impl<'b> Tables<'b> {
             field.nullable = node.is_nullable();
             field.required = required.contains(name);
             field.default = default_of(node).map(Box::new);
-            field.atomic = (node.extension("map-type") == "atomic").then_some(true);
             fields.push(field);
         }
         Ok(fields)
@@ -161,6 +160,8 @@ impl<'b> Tables<'b> {
                 let member = Member { value, nullable: true, default: None, keeps_unknown: false, applied };
                 Ok(ValueType::Map { value: Box::new(ValueType::Member(Box::new(member))), atomic })
             }
+            // Objects of which no member is declared share a type, which is not atomic.
+            ("object", Additional::Unsaid) if atomic => self.object(source, keeps_unknown),
             ("array", _) if source.items().is_some() => {
                 let items = source.items().expect("it is there");
                 let item = Box::new(self.member(items, keeps_unknown)?);
@@ -187,65 +188,15 @@ impl<'b> Tables<'b> {
         let mut ty = self.object_type(Box::default(), fields);
         ty.head = source.is_embedded();
         if source.is_embedded() {
-            let (of_head, bytes) = self.default_fields(source, &|name| HEAD.contains(&name))?;
+            let (of_head, bytes) = self.head_defaults(source)?;
             let filled = (ty.filled_bytes as usize).saturating_add(bytes);
             ty.filled_bytes = u32::try_from(filled).unwrap_or(u32::MAX);
-            ty.head_defaults = self.default_type(of_head);
+            ty.head_defaults = of_head;
         }
         ty.preserve_unknown = keeps_unknown;
         ty.keeps_closed = matches!(source.additional(), Additional::Any | Additional::Forbidden);
         ty.atomic = source.extension("map-type") == "atomic";
         Ok(ValueType::Object(self.add(ty)))
-    }
-
-    /// The fields of `source` called as `takes` says that have defaults, themselves or below, with nothing but these, and the bytes that all
-    /// of them take. Items of lists and values of maps are left out: an object may have any number of them.
-    fn default_fields(
-        &mut self,
-        source: Source<'_>,
-        takes: &dyn Fn(&str) -> bool,
-    ) -> Result<(Vec<Field>, usize), CompileError> {
-        let (mut fields, mut bytes) = (Vec::new(), 0_usize);
-        if self.depth == DEPTH_MAX {
-            return Err(CompileError::TooDeep { max: DEPTH_MAX });
-        }
-        for (name, node) in source.properties() {
-            if !takes(name) {
-                continue;
-            }
-            self.nodes += 1;
-            if self.nodes > NODES_MAX {
-                return Err(CompileError::TooLarge { max: NODES_MAX });
-            }
-            self.depth += 1;
-            let below = self.default_fields(node, &|_| true);
-            self.depth -= 1;
-            let (below, bytes_below) = below?;
-            let default = default_of(node);
-            if default.is_none() && below.is_empty() {
-                continue;
-            }
-            let own =
-                default.as_ref().map_or(0, |default| entry_weight(name).saturating_add(weight(default)));
-            bytes = bytes.saturating_add(bytes_below).saturating_add(own);
-            let value = self.default_type(below).map_or(ValueType::Untyped, ValueType::Object);
-            let mut field = Field::new(SmolStr::new(name), 0, value);
-            field.presence = true;
-            field.nullable = node.is_nullable();
-            field.default = default.map(Box::new);
-            fields.push(field);
-        }
-        Ok((fields, bytes))
-    }
-
-    /// A type of `fields` that is not decoded; `None` without any.
-    fn default_type(&mut self, fields: Vec<Field>) -> Option<TypeId> {
-        if fields.is_empty() {
-            return None;
-        }
-        let mut ty = ObjectType::new("", fields);
-        ty.any_form = true;
-        Some(self.add(ty))
     }
 
     /// The type of an item of a list or a value of a map.
@@ -343,7 +294,7 @@ fn found(base: &Schema, name: &str) -> TypeId {
 }
 
 /// The default of a node, with the members of each object in the order of their names, as the decoder keeps them.
-fn default_of(source: Source<'_>) -> Option<Value> {
+pub(super) fn default_of(source: Source<'_>) -> Option<Value> {
     let mut default = source.default()?.clone();
     default.sort_all_objects();
     Some(default)

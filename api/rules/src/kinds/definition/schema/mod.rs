@@ -149,8 +149,11 @@ impl<'a> Judge<'a> {
             ));
         }
         let (general, hindered) = general::validate(schema, &root, self.extensions, self.requirements);
+        // A schema that was stored before a structural rule existed passes as it is.
+        let is_forgiven = !self.requirements.structural && old.is_some_and(|old| is_unchanged(old, schema));
+        let is_structural = self.is_structural && !is_forgiven;
         let is_unsupported = has_unsupported(schema, self.extensions);
-        if self.is_structural && !is_unsupported {
+        if is_structural && !is_unsupported {
             let found = structural::validate(schema, &root, self.extensions, &mut self.patterns);
             if found.is_empty() {
                 errors.extend(self.beyond_structure(schema, old, &root_path, general, &hindered));
@@ -159,7 +162,7 @@ impl<'a> Judge<'a> {
             errors.extend(found);
         }
         errors.extend(general);
-        if self.is_structural && is_unsupported && errors.is_empty() {
+        if is_structural && is_unsupported && errors.is_empty() {
             // The one field that structural schemas have no place for and that no general rule refuses.
             let detail = "OpenAPIV3Schema 'schema' is not supported";
             errors.push(FieldError::invalid_str(root.path(), "", detail));
@@ -265,7 +268,7 @@ fn validate_root_with_status(
     ];
     let mut refused = ROOT_FIELDS_REFUSED.into_iter().chain(more.into_iter().map(String::as_str));
     // few: two dozen names.
-    if !refused.any(|name| walk::is_present(schema, name)) {
+    if !refused.any(|name| walk::is_said(schema, name)) {
         return None;
     }
     let detail = format!(

@@ -10,7 +10,7 @@ use super::Extensions;
 use super::nested;
 use super::patterns::Patterns;
 use super::place::Place;
-use super::walk::is_set;
+use super::walk::{is_said, is_set};
 use crate::validate::tree::Tree;
 use crate::validate::{FieldError, FieldErrors};
 
@@ -150,15 +150,16 @@ impl Walk<'_> {
             }
         }
         let metadata = schema.at("properties").at("metadata");
-        if level == Level::Root && metadata.is_object() && says_more(metadata) {
+        if level == Level::Root && metadata.is_object() && says_more(metadata, self.extensions) {
             let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
             self.errors.push(FieldError::forbidden(parent.key("metadata").path(), detail));
         }
     }
 }
 
-/// Whether the schema of the root's metadata says more than that it is an object with a name.
-fn says_more(metadata: &Value) -> bool {
+/// Whether the schema of the root's metadata says more than that it is an object with a name. An empty list says more where the
+/// reference's structural form keeps it.
+fn says_more(metadata: &Value, extensions: &Extensions) -> bool {
     let names = metadata.at("properties").as_object();
     let only_names =
         names.is_none_or(|names| names.keys().all(|name| name == "name" || name == "generateName"));
@@ -166,6 +167,8 @@ fn says_more(metadata: &Value) -> bool {
     let matters = |name: &str| match name {
         "type" | "default" | "$schema" => false,
         "properties" => !only_names,
+        "required" => is_said(metadata, name),
+        _ if name == extensions.list_map_keys || name == extensions.validations => is_said(metadata, name),
         _ => is_set(metadata, name),
     };
     // once: the fields of one schema.

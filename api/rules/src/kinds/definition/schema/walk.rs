@@ -34,9 +34,10 @@ pub(super) fn each<'a>(schema: &'a Value, visit: &mut impl FnMut(&'a Value)) {
     }
 }
 
-/// Whether `schema` states the field `name`: a text, a list or a map that is empty states nothing.
+/// Whether `schema` states the field `name`: a text, a list or a map that is empty states nothing, unless it is itself a value.
 pub(super) fn is_set(schema: &Value, name: &str) -> bool {
     match schema.at(name) {
+        value if matches!(name, "default" | "example") => !value.is_null(),
         Value::Number(_) => true,
         // False is a schema there.
         Value::Bool(flag) => *flag || matches!(name, "additionalProperties" | "additionalItems"),
@@ -52,6 +53,12 @@ pub(super) fn is_set(schema: &Value, name: &str) -> bool {
 /// they state nothing, too.
 pub(super) fn is_present(schema: &Value, name: &str) -> bool {
     is_set(schema, name) || (matches!(name, "$ref" | "dependencies") && !schema.at(name).is_null())
+}
+
+/// Whether the field `name` of `schema` is set, or is an empty list that stands there in so many words. The decoder keeps such a
+/// list until it is written.
+pub(super) fn is_said(schema: &Value, name: &str) -> bool {
+    is_present(schema, name) || schema.at(name).is_array()
 }
 
 /// Fields that structural schemas have no place for, in the reference's order.

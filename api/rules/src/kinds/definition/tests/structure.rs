@@ -79,6 +79,70 @@ fn the_condition_of_a_stored_schema_names_its_version() {
     assert_eq!(told(schema), failed(fault));
 }
 
+/// The errors of a definition as a client sends it, with `schema` as that of its version.
+fn refusals_of_sent(schema: &Value, has_status: bool) -> Vec<String> {
+    let mut sent = widgets(schema.clone());
+    if has_status {
+        sent["spec"]["versions"][0]["subresources"] = json!({"status": {}});
+    }
+    refusals_within_a_request(&sent.to_string())
+}
+
+#[test]
+fn an_empty_list_that_is_said_says_something_where_the_reference_keeps_it() {
+    let metadata = |more: Value| {
+        let mut metadata = json!({"type": "object"});
+        metadata.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        refusals_of_sent(&json!({"type": "object", "properties": {"metadata": metadata}}), false)
+    };
+    let told = format!(
+        "{ROOT}.properties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata is \
+         implicitly specified"
+    );
+    for said in [
+        json!({"required": []}),
+        json!({"x-orch-list-map-keys": []}),
+        json!({"x-orch-validations": []}),
+        json!({"example": ""}),
+    ] {
+        assert_eq!(metadata(said.clone()), [told.as_str()], "{said}");
+    }
+    for unsaid in [json!({}), json!({"required": null}), json!({"enum": []}), json!({"allOf": []})] {
+        assert_eq!(metadata(unsaid.clone()), [""; 0], "{unsaid}");
+    }
+    for (name, is_refused) in [
+        ("enum", true),
+        ("allOf", true),
+        ("oneOf", true),
+        ("anyOf", true),
+        ("x-orch-list-map-keys", true),
+        ("required", false),
+        ("x-orch-validations", false),
+    ] {
+        let schema = json!({"type": "object", name: []});
+        assert_eq!(refusals_of_sent(&schema, true).len(), usize::from(is_refused), "{name}");
+        assert_eq!(refusals_of_sent(&schema, false), [""; 0], "{name}");
+    }
+}
+
+#[test]
+fn an_empty_list_is_not_stored() {
+    let schema = orch_schema::testing::orch();
+    let type_id = schema.find_type("apiextensions.v1.CustomResourceDefinition").unwrap();
+    let sent = widgets(
+        json!({"type": "object", "required": [], "properties": {"a": {"type": "string", "enum": []}}}),
+    );
+    let text = sent.to_string();
+    let limits = orch_schema::Limits::default();
+    let decoded = orch_schema::decode_json(schema, type_id, text.as_bytes(), limits).unwrap().value;
+    let mut stored = Vec::new();
+    orch_schema::encode_json(schema, type_id, &decoded, &mut stored);
+    let stored: Value = serde_json::from_slice(&stored).unwrap();
+    let version = &stored["spec"]["versions"][0];
+    let expected = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    assert_eq!(version["schema"]["openAPIV3Schema"], expected);
+}
+
 #[test]
 fn an_empty_list_of_items_is_none() {
     let told =

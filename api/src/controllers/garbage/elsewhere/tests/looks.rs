@@ -116,78 +116,86 @@ async fn all_owners_of_a_page_are_asked_for_in_one_look() {
         .await;
 }
 
+/// The server of widgets, and this many that never answer. The owners that are asked for are at either.
+struct Asked {
+    fast: Arc<Remote>,
+    silent: Vec<Arc<Remote>>,
+}
+
+impl Asked {
+    async fn of(scene: &Scene, silent: usize) -> Asked {
+        let client = scene.fixture.client();
+        for version in 1..=silent {
+            let name = format!("v{version}.silent.example.com");
+            scene.register(&name).await;
+            scene.set_available_of(&name, "True").await;
+            let described = Description::Current([resource("widgets", "Widget", &VERBS)].into());
+            client.aggregation().descriptions().set(&name.as_str().into(), described);
+        }
+        let servers = client.aggregation().all(&client.applied()).await;
+        let (mut fast, silent): (Vec<_>, Vec<_>) =
+            servers.into_iter().partition(|server| *server.name == *SERVICE);
+        Asked { fast: fast.remove(0), silent }
+    }
+
+    /// A question to the server of widgets.
+    fn quick(&self) -> Vec<(Arc<Remote>, Question)> {
+        vec![(self.fast.clone(), Question::about(&self.fast.name, "Widget", "n", "w"))]
+    }
+
+    /// This many questions to each of the silent ones.
+    fn slow(&self, each: usize) -> Vec<(Arc<Remote>, Question)> {
+        let of = |server: &Arc<Remote>, at: usize| {
+            (server.clone(), Question::about(&server.name, "Widget", "n", &at.to_string()))
+        };
+        self.silent.iter().flat_map(|server| (0..each).map(move |at| of(server, at))).collect()
+    }
+}
+
+/// The answer to one question, which `quick` gives while `slow` still waits, with the latter.
+async fn answered_first<T, F: Future<Output = T> + Unpin>(
+    slow: F,
+    quick: impl Future<Output = Vec<(Question, Answer)>>,
+) -> (Answer, F) {
+    match futures::future::select(slow, Box::pin(quick)).await {
+        futures::future::Either::Left(_) => panic!("silent servers answer first"),
+        futures::future::Either::Right((mut answers, slow)) => (answers.remove(0).1, slow),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn questions_to_a_silent_server_leave_places_to_others() {
     let scene = Scene::new().await;
-    let silent = "v1.silent.example.com";
-    scene.register(silent).await;
-    scene.set_available_of(silent, "True").await;
-    let client = scene.fixture.client();
-    let described = Description::Current([resource("widgets", "Widget", &VERBS)].into());
-    client.aggregation().descriptions().set(&silent.into(), described);
-    let servers = client.aggregation().all(&client.applied()).await;
-    let [fast, silent] = <[_; 2]>::try_from(servers).unwrap();
-    let question = |name: &str| Question::about(&fast.name, "Widget", "n", name);
-    let asked = |at: usize| (silent.clone(), Question::about(&silent.name, "Widget", "n", &at.to_string()));
+    let (client, asked, asking) = (scene.fixture.client(), Asked::of(&scene, 1).await, Asking::new());
+    let (patience, began) = (Duration::from_secs(60), client.store().elapsed());
+    let slow = Box::pin(asking.ask_all(&client, asked.slow(64), patience));
+    let (answer, slow) = answered_first(slow, asking.ask_all(&client, asked.quick(), patience)).await;
+    assert_eq!((answer, client.store().elapsed()), (Answer::Missing, began));
+    assert!(slow.await.iter().all(|(_, answer)| *answer == Answer::Unknown));
+    assert_eq!(client.store().elapsed() - began, Duration::from_secs(5), "it is not asked again");
     let asking = Asking::new();
-    let patience = Duration::from_secs(60);
-    let slow = asking.ask_all(&client, (0..64).map(asked).collect(), patience);
-    let quick = asking.ask_all(&client, vec![(fast.clone(), question("w"))], patience);
-    let began = client.store().elapsed();
-    match futures::future::select(Box::pin(slow), Box::pin(quick)).await {
-        futures::future::Either::Left(_) => panic!("a silent server answers first"),
-        futures::future::Either::Right((answers, slow)) => {
-            assert_eq!(answers, [(question("w"), Answer::Missing)]);
-            assert_eq!(client.store().elapsed(), began);
-            assert!(slow.await.iter().all(|(_, answer)| *answer == Answer::Unknown));
-            assert_eq!(client.store().elapsed() - began, Duration::from_secs(5), "it is not asked again");
-        }
-    }
-    let asking = Asking::new();
-    let patience = Duration::from_secs(2);
-    asking.ask_all(&client, (0..64).map(asked).collect(), patience).await;
+    asking.ask_all(&client, asked.slow(64), Duration::from_secs(2)).await;
     assert_eq!(client.store().elapsed() - began, Duration::from_secs(7), "a page waits no longer");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_whose_questions_waited_for_the_places_of_others_is_not_put_to_rest() {
     let scene = Scene::new().await;
-    let client = scene.fixture.client();
-    for version in 1..=8 {
-        let silent = format!("v{version}.silent.example.com");
-        scene.register(&silent).await;
-        scene.set_available_of(&silent, "True").await;
-        let described = Description::Current([resource("widgets", "Widget", &VERBS)].into());
-        client.aggregation().descriptions().set(&silent.as_str().into(), described);
-    }
-    let mut servers = client.aggregation().all(&client.applied()).await;
-    let at = servers.iter().position(|server| *server.name == *SERVICE).unwrap();
-    let fast = servers.remove(at);
-    let quick = || vec![(fast.clone(), Question::about(&fast.name, "Widget", "n", "w"))];
-    let about = |at: usize| {
-        let server = &servers[at / 4];
-        (server.clone(), Question::about(&server.name, "Widget", "n", &at.to_string()))
-    };
-    let asking = Asking::new();
+    let (client, asked, asking) = (scene.fixture.client(), Asked::of(&scene, 8).await, Asking::new());
+    let patience = Duration::from_secs(2);
     {
         // They have all of the places.
-        let slow = asking.ask_all(&client, (0..32).map(about).collect(), Duration::from_secs(60));
-        let waits = asking.ask_all(&client, quick(), Duration::from_secs(2));
-        match futures::future::select(Box::pin(slow), Box::pin(waits)).await {
-            futures::future::Either::Left(_) => panic!("silent servers answer first"),
-            futures::future::Either::Right((answers, _)) => assert_eq!(answers[0].1, Answer::Unknown),
-        }
+        let slow = Box::pin(asking.ask_all(&client, asked.slow(4), Duration::from_secs(60)));
+        let (answer, _) = answered_first(slow, asking.ask_all(&client, asked.quick(), patience)).await;
+        assert_eq!(answer, Answer::Unknown);
     }
-    let answers = asking.ask_all(&client, quick(), Duration::from_secs(2)).await;
+    let answers = asking.ask_all(&client, asked.quick(), patience).await;
     assert_eq!(answers[0].1, Answer::Missing);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_went_while_its_server_was_away_takes_nothing_along() {
-    let scene = Scene::new().await;
-    scene.keep(&[widget("a", &[]), widget("there", &[widget_owner("a", "u-a")])]);
-    let secret = json!({"metadata": {"name": "here", "ownerReferences": [widget_owner("a", "u-a")]}});
-    scene.fixture.create("secrets", "n", secret).await;
+    let scene = Scene::with_owner_elsewhere().await;
     scene
         .run(async {
             scene.wait(LOOK).await;
@@ -200,19 +208,6 @@ async fn an_owner_that_went_while_its_server_was_away_takes_nothing_along() {
             assert!(scene.fixture.exists("secrets", "n/here"));
         })
         .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_process_that_leads_again_takes_nothing_along_that_it_saw_before() {
-    let scene = Scene::new().await;
-    let of_seen = widget("of-seen", &[widget_owner("a", "u-a")]);
-    scene.keep(&[widget("a", &[]), of_seen]);
-    scene.run(scene.wait(10)).await;
-    // Another member leads, and may see that the owner orphans.
-    scene.server.objects.lock().remove(0);
-    scene.wait(30).await;
-    scene.run(scene.wait(2 * LOOK)).await;
-    assert!(scene.server.writes().is_empty(), "{:?}", scene.server.writes());
 }
 
 #[tokio::test(start_paused = true)]
@@ -234,6 +229,7 @@ async fn without_a_cause_the_loop_sleeps_from_look_to_look() {
         scene.wait(600).await;
         let lists = *scene.server.lists.lock();
         assert!((10..=12).contains(&lists), "{lists}");
+        assert!(!scene.fixture.exists("_sightings", "owners"), "nothing is written where no owner was seen");
     };
     scene.fixture.beside(counted, steps).await;
 }

@@ -47,6 +47,37 @@ fn an_object_within_gets_the_defaults_of_its_kind_version_and_metadata() {
 }
 
 #[test]
+fn a_default_of_metadata_within_keeps_what_metadata_have_and_nothing_else() {
+    let text = |default: &str| json!({"type": "string", "default": default});
+    let filled = |metadata: Value, sent: &str, expected: Value| {
+        let template = embedded(json!({"metadata": metadata, "kind": text("K"), "apiVersion": text("v1")}));
+        let compiled = compiled(&schema_of(json!({"template": template})));
+        let (value, told) = stored(&compiled, &format!(r#"{{"template": {sent}}}"#));
+        assert_eq!((&value["template"]["metadata"], told.len()), (&expected, 0), "{metadata}");
+        let (again, told) = stored(&compiled, &value.to_string());
+        assert_eq!((again, told.len()), (value, 0), "what is stored is sent again");
+    };
+    let labels = json!({"labels": {"x": "y"}, "bad": 1, "creationTimestamp": null, "annotations": {}});
+    filled(json!({"type": "object", "default": labels}), "{}", json!({"labels": {"x": "y"}}));
+    let map = |default: Value, properties: Value| json!({"type": "object", "default": default, "properties": properties});
+    for (properties, expected) in [
+        (json!({"bad": text("x"), "name": text("n")}), json!({"name": "n"})),
+        (json!({"labels": map(json!({}), json!({}))}), json!({})),
+        (json!({"labels": map(json!({}), json!({"a": text("b")}))}), json!({"labels": {"a": "b"}})),
+        (
+            json!({"labels": map(json!({"c": "d"}), json!({"a": text("b")}))}),
+            json!({"labels": {"a": "b", "c": "d"}}),
+        ),
+    ] {
+        let metadata = json!({"type": "object", "properties": properties});
+        filled(metadata, r#"{"metadata": {}}"#, expected);
+    }
+    let nested = json!({"labels": {"type": "object", "properties": {"a": text("b")}}});
+    let whole = json!({"type": "object", "default": {"labels": {}}, "properties": nested});
+    filled(whole, "{}", json!({"labels": {"a": "b"}}));
+}
+
+#[test]
 fn defaults_of_metadata_within_are_counted_before_they_are_made() {
     let name = json!({"type": "string", "default": "x".repeat(10_000)});
     let item = embedded(json!({"metadata": {"type": "object", "properties": {"name": name}}}));
