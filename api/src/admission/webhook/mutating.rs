@@ -208,8 +208,9 @@ impl<'a> Mutating<'a> {
         let Some(changed) = applied(&target, shown, patch).map_err(Refusal::Final)? else {
             return Ok(Some(Patched { changed: None, text }));
         };
-        let changed =
-            back(attributes.resource, version, changed, attributes.exchange.onward()).await.map_err(broken)?;
+        let changed = back(attributes.resource, version, changed, attributes.exchange.onward())
+            .await
+            .map_err(broken)?;
         Ok(Some(Patched { changed: Some(changed), text }))
     }
 }

@@ -129,7 +129,9 @@ fn an_empty_list_that_is_said_says_something_where_the_reference_keeps_it() {
 fn an_empty_list_is_not_stored() {
     let schema = orch_schema::testing::orch();
     let type_id = schema.find_type("apiextensions.v1.CustomResourceDefinition").unwrap();
-    let sent = widgets(json!({"type": "object", "required": [], "properties": {"a": {"type": "string", "enum": []}}}));
+    let sent = widgets(
+        json!({"type": "object", "required": [], "properties": {"a": {"type": "string", "enum": []}}}),
+    );
     let text = sent.to_string();
     let limits = orch_schema::Limits::default();
     let decoded = orch_schema::decode_json(schema, type_id, text.as_bytes(), limits).unwrap().value;

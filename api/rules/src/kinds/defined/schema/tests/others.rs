@@ -64,7 +64,10 @@ fn a_default_of_metadata_within_keeps_what_metadata_have_and_nothing_else() {
         (json!({"bad": text("x"), "name": text("n")}), json!({"name": "n"})),
         (json!({"labels": map(json!({}), json!({}))}), json!({})),
         (json!({"labels": map(json!({}), json!({"a": text("b")}))}), json!({"labels": {"a": "b"}})),
-        (json!({"labels": map(json!({"c": "d"}), json!({"a": text("b")}))}), json!({"labels": {"a": "b", "c": "d"}})),
+        (
+            json!({"labels": map(json!({"c": "d"}), json!({"a": text("b")}))}),
+            json!({"labels": {"a": "b", "c": "d"}}),
+        ),
     ] {
         let metadata = json!({"type": "object", "properties": properties});
         filled(metadata, r#"{"metadata": {}}"#, expected);
