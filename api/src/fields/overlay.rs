@@ -151,7 +151,9 @@ mod tests {
         let inside = format!("{at}, {terms}, {terms}[0], {terms}[0].matchExpressions");
         assert_eq!(
             merged("core.v1.Pod", &json!({}), &json!({"spec": {"affinity": affinity}})),
-            Err(format!("invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {inside}"))
+            Err(format!(
+                "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {inside}"
+            ))
         );
     }
 

@@ -22,15 +22,15 @@ fn completed(
     value: &Value,
 ) -> Result<Value, PolicyFault> {
     let internal = |reason: String| PolicyFault::Request(ApiError::Internal(reason));
-    let Decoded { mut value, strict, .. } =
-        target.decoded(type_id, value).map_err(|reason| match kind {
-            MutationKind::JsonPatch => internal(reason),
-            MutationKind::ApplyConfiguration => {
-                let Names { group, version, kind, .. } = target.names;
-                let text = format!("unable to convert unstructured object to {group}/{version}, Kind={kind}: {reason}");
-                PolicyFault::Policy(text)
-            }
-        })?;
+    let Decoded { mut value, strict, .. } = target.decoded(type_id, value).map_err(|reason| match kind {
+        MutationKind::JsonPatch => internal(reason),
+        MutationKind::ApplyConfiguration => {
+            let Names { group, version, kind, .. } = target.names;
+            let text =
+                format!("unable to convert unstructured object to {group}/{version}, Kind={kind}: {reason}");
+            PolicyFault::Policy(text)
+        }
+    })?;
     // Of declared kinds unknown fields are removed, as from any object.
     if !strict.is_empty() && !target.resource.is_declared() {
         let mut named: Vec<String> = strict.iter().map(ToString::to_string).collect();

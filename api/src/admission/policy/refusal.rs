@@ -121,7 +121,9 @@ fn violation_text(policy: &str, binding: &Binding, at: usize, message: &str) -> 
     for letter in violations.to_string().chars() {
         match letter {
             // The reference's JSON has these as escapes. They stand in texts only.
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => text.push_str(&format!("\\u{:04x}", u32::from(letter))),
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                text.push_str(&format!("\\u{:04x}", u32::from(letter)))
+            }
             other => text.push(other),
         }
     }
@@ -139,7 +141,8 @@ mod tests {
 
     #[test]
     fn a_violation_is_told_as_the_json_of_the_reference() {
-        let binding = Binding { name: "b".into(), matching: None, params: None, actions: vec![Action::Audit] };
+        let binding =
+            Binding { name: "b".into(), matching: None, params: None, actions: vec![Action::Audit] };
         let message = "failed expression: object.spec.replicas <= 5 && '\u{2028}' != \"x\"";
         assert_eq!(
             violation_text("p", &binding, 1, message),

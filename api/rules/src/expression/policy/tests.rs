@@ -144,7 +144,11 @@ fn conditions_skip_a_policy() {
     assert_eq!(left_out.condition_errors, 2);
     let decided =
         of(json!([condition("object.none == 1"), condition("false"), condition("object.data.none == 'x'")]));
-    assert_eq!(verdict_of(&decided, &write, FailurePolicy::Fail).condition_errors, 1, "those behind are not counted");
+    assert_eq!(
+        verdict_of(&decided, &write, FailurePolicy::Fail).condition_errors,
+        1,
+        "those behind are not counted"
+    );
 }
 
 #[test]
@@ -244,7 +248,8 @@ fn a_budget_that_is_used_up_ends_the_policy_with_one_error() {
 #[test]
 fn messages_of_validations_that_hold_use_up_the_budget() {
     let made = "string(object.data.k.contains(object.data.k))";
-    let spec = json!({"validations": [{"expression": "true", "messageExpression": made}, {"expression": "false"}]});
+    let spec =
+        json!({"validations": [{"expression": "true", "messageExpression": made}, {"expression": "false"}]});
     let text = format!("failed messageExpression: {OUT_OF_BUDGET}");
     let large = config_map(json!({"k": "a".repeat(100_000)}));
     assert_eq!(said(&spec, &large), [Said::Failed(text.clone()), Said::Failed(text.clone())]);

@@ -211,9 +211,18 @@ fn broken_rules_are_told_as_recorded() {
             json!({"rule": "self.n != 1", "message": "needed", "reason": "FieldValueRequired", "fieldPath": ".m['some key']"}),
             "spec.m[some key]: Required value: needed",
         ),
-        (json!({"rule": "self.n != 1", "message": "m", "fieldPath": ".m.key"}), "spec.m[key]: Invalid value: m"),
-        (json!({"rule": "self.n != 1", "message": "m", "fieldPath": "['o'].p"}), "spec.o.p: Invalid value: m"),
-        (json!({"rule": "self.n != 1", "message": "m", "fieldPath": ".o['p']"}), "spec.o.p: Invalid value: m"),
+        (
+            json!({"rule": "self.n != 1", "message": "m", "fieldPath": ".m.key"}),
+            "spec.m[key]: Invalid value: m",
+        ),
+        (
+            json!({"rule": "self.n != 1", "message": "m", "fieldPath": "['o'].p"}),
+            "spec.o.p: Invalid value: m",
+        ),
+        (
+            json!({"rule": "self.n != 1", "message": "m", "fieldPath": ".o['p']"}),
+            "spec.o.p: Invalid value: m",
+        ),
         (
             json!({"rule": "self.n != 1", "message": "x", "reason": "FieldValueDuplicate", "fieldPath": ".l"}),
             "spec.l: Duplicate value",

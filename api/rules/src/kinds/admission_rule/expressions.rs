@@ -24,7 +24,11 @@ impl Compiling<'_> {
     /// Those of the validating policy with this spec.
     pub(in crate::kinds) fn validating(brand: &'static Brand, spec: &Value) -> Self {
         let compiler = Compiler::validating(brand, spec.has("paramKind"));
-        Compiling::of(if spec.items("variables").is_empty() { compiler.without_variables() } else { compiler })
+        Compiling::of(if spec.items("variables").is_empty() {
+            compiler.without_variables()
+        } else {
+            compiler
+        })
     }
 
     /// Those of a configuration of webhooks, which has match conditions only.
@@ -76,11 +80,7 @@ impl Compiling<'_> {
     }
 }
 
-fn refusal(
-    compiled: Result<Result<(), Refusal>, Exhausted>,
-    shown: &str,
-    path: &Path,
-) -> Option<FieldError> {
+fn refusal(compiled: Result<Result<(), Refusal>, Exhausted>, shown: &str, path: &Path) -> Option<FieldError> {
     match compiled {
         Ok(Ok(())) => None,
         Ok(Err(Refusal::Invalid(reason))) => Some(FieldError::invalid_str(path.clone(), shown, &reason)),

@@ -26,7 +26,8 @@ impl Counted {
     /// The series whose names begin with `start`, without that.
     fn of(&self, start: &str) -> Vec<(String, u64)> {
         let all = self.0.lock().unwrap();
-        let named = all.iter().filter_map(|(name, count)| Some((name.strip_prefix(start)?.to_owned(), *count)));
+        let named =
+            all.iter().filter_map(|(name, count)| Some((name.strip_prefix(start)?.to_owned(), *count)));
         named.collect()
     }
 }
@@ -74,17 +75,20 @@ async fn conditions_of_policies_that_do_not_all_hold_are_counted() {
     let condition = |(at, source): (usize, &&str)| json!({"name": format!("c{at}"), "expression": source});
     let conditions = Value::Array(names.iter().enumerate().map(condition).collect());
     let holding = json!([{"name": "c", "expression": "true"}]);
-    let spec = |conditions: &Value| {
-        json!({"failurePolicy": "Ignore", "matchConditions": conditions, "validations": [{"expression": "true"}]})
-    };
+    let spec = |conditions: &Value| json!({"failurePolicy": "Ignore", "matchConditions": conditions, "validations": [{"expression": "true"}]});
     server.bound("p", spec(&conditions), json!({})).await;
     server.bound("q", spec(&holding), json!({})).await;
-    let mutating = json!({"failurePolicy": "Ignore", "matchConditions": conditions, "mutations": [apply("Object{}")]});
+    let mutating =
+        json!({"failurePolicy": "Ignore", "matchConditions": conditions, "mutations": [apply("Object{}")]});
     server.mutated("m", mutating, json!({})).await;
     server.create(MAPS, map("c")).await;
     let labels = |policy: &str| format!("{{kind=policy,name={policy},operation=CREATE,type=validate}}");
     let of = |series: &str| counted.of(&format!("apiserver_admission_match_condition_{series}"));
-    assert_eq!(of("evaluation_errors_total"), [(labels("m"), 2), (labels("p"), 2)], "those before the false one");
+    assert_eq!(
+        of("evaluation_errors_total"),
+        [(labels("m"), 2), (labels("p"), 2)],
+        "those before the false one"
+    );
     assert_eq!(of("evaluation_seconds"), [(labels("m"), 1), (labels("p"), 1)]);
     server.create(MAPS, map("d")).await;
     assert_eq!(of("evaluation_errors_total"), [(labels("m"), 5), (labels("p"), 5)]);

@@ -106,7 +106,8 @@ async fn what_a_patch_leaves_has_to_be_an_object_of_the_kind() {
     server.mutated("p", unknown, json!({})).await;
     let refused = server.post(MAPS, map("c")).await;
     assert_eq!(refused.code, 500, "whatever the failure policy is: {}", refused.json);
-    let told = "Internal error occurred: strict decoding error: unknown field \"another\", unknown field \"datum\"";
+    let told =
+        "Internal error occurred: strict decoding error: unknown field \"another\", unknown field \"datum\"";
     assert_eq!(refused.json["message"], told);
     server.delete(&format!("{MUTATING_BINDINGS}/p"), Value::Null).await.object();
     let tests = json!({"mutations": [
@@ -126,8 +127,13 @@ async fn conditions_are_asked_again_of_policies_that_are_not() {
     server.mutated("a", never, json!({})).await;
     server.create(MAPS, map("c")).await;
     server.mutated("b", json!({"mutations": [apply("Object{data: {'b': 'b'}}")]}), json!({})).await;
-    let told = "expression '!has(object.data.b) || object.data.none == 'x'' resulted in error: no such key: none";
-    assert_eq!(server.post(MAPS, map("d")).await.refusal(), (403, &*denied("a", told)), "in the second round");
+    let told =
+        "expression '!has(object.data.b) || object.data.none == 'x'' resulted in error: no such key: none";
+    assert_eq!(
+        server.post(MAPS, map("d")).await.refusal(),
+        (403, &*denied("a", told)),
+        "in the second round"
+    );
 }
 
 #[tokio::test]
@@ -146,7 +152,10 @@ async fn a_part_that_gives_no_object_follows_the_failure_policy() {
     let told = "unable to convert unstructured object to /v1, Kind=ResourceQuota: quantities must match the regular expression \
                 '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
     let refused = server.post(quotas, quota("b")).await;
-    assert_eq!((refused.refusal(), &refused.json["reason"]), ((403, &*denied("shut", told)), &json!("Invalid")));
+    assert_eq!(
+        (refused.refusal(), &refused.json["reason"]),
+        ((403, &*denied("shut", told)), &json!("Invalid"))
+    );
 }
 
 #[tokio::test]
@@ -154,7 +163,8 @@ async fn a_test_below_nothing_is_an_error() {
     let server = Server::new().await;
     let test = "[JSONPatch{op: 'test', path: '/metadata/labels/a', value: 'b'}, JSONPatch{op: 'add', path: '/data/t', value: 't'}]";
     server.mutated("p", json!({"mutations": [patch(test)]}), json!({})).await;
-    let told = "JSON Patch: test operation does not apply: is missing path: /metadata/labels/a: missing value";
+    let told =
+        "JSON Patch: test operation does not apply: is missing path: /metadata/labels/a: missing value";
     assert_eq!(server.post(MAPS, map("c")).await.refusal(), (403, &*denied("p", told)));
     let mut labelled = map("d");
     labelled["metadata"]["labels"] = json!({"b": "c"});

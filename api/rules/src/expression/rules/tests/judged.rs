@@ -28,14 +28,20 @@ fn a_rule_that_is_refused_has_no_cost_and_no_message() {
     const DEAR: &str = "self.l.map(a, self.l.map(b, a + b))";
     let at = |field: &str| format!("schema.x-orch-validations[0].{field} FieldValueInvalid");
     for (rule, fields) in [
-        (json!({"rule": "self.nope == oldSelf.orValue('')", "optionalOldSelf": true}), &["rule", "optionalOldSelf"][..]),
+        (
+            json!({"rule": "self.nope == oldSelf.orValue('')", "optionalOldSelf": true}),
+            &["rule", "optionalOldSelf"][..],
+        ),
         (json!({"rule": "self.n", "optionalOldSelf": false}), &["rule", "optionalOldSelf"]),
         (json!({"rule": "self.n", "messageExpression": "self.nope"}), &["rule"]),
         (json!({"rule": "self.s.find('(') == ''", "messageExpression": "self.nope"}), &["rule"]),
         (json!({"rule": DEAR}), &["rule"]),
         (json!({"rule": "self.m.all(k, self.m[k].find('(') == '')"}), &["rule"]),
         (json!({"rule": "true", "messageExpression": DEAR}), &["messageExpression"]),
-        (json!({"rule": "true", "messageExpression": "self.m.map(k, k.find('(')).join()"}), &["messageExpression"]),
+        (
+            json!({"rule": "true", "messageExpression": "self.m.map(k, k.find('(')).join()"}),
+            &["messageExpression"],
+        ),
     ] {
         let expected: Vec<String> = fields.iter().map(|field| at(field)).collect();
         assert_eq!(causes(&unbounded(json!([rule.clone()]))), expected, "{rule:?}");
@@ -50,13 +56,18 @@ fn old_values_are_read_by_rules_that_are_true_or_false() {
     };
     let at = "schema.properties[l].items.x-orch-validations[0].rule FieldValueInvalid";
     assert_eq!(causes(&list("oldSelf")), [at]);
-    assert_eq!(causes(&list("oldSelf.find('(') == self")), [at, at], "it is no program, and reads an old value");
+    assert_eq!(
+        causes(&list("oldSelf.find('(') == self")),
+        [at, at],
+        "it is no program, and reads an old value"
+    );
 }
 
 #[test]
 fn messages_are_among_the_costliest() {
     // A message of 8,000,000.
-    let rule = json!({"rule": "true", "messageExpression": "self.l.exists(a, self.l.all(b, a == b)) ? 'a' : 'b'"});
+    let rule =
+        json!({"rule": "true", "messageExpression": "self.l.exists(a, self.l.all(b, a == b)) ? 'a' : 'b'"});
     let mut schema = unbounded(Value::from(vec![rule; 20]));
     schema["properties"]["l"]["maxItems"] = json!(1_000);
     let told = causes(&schema);
@@ -69,7 +80,8 @@ fn messages_are_among_the_costliest() {
 
 #[test]
 fn rules_without_a_type_are_told_once() {
-    let (rule, free) = (json!([{"rule": "true"}, {"rule": "self == 1"}]), json!({"x-orch-preserve-unknown-fields": true}));
+    let (rule, free) =
+        (json!([{"rule": "true"}, {"rule": "self == 1"}]), json!({"x-orch-preserve-unknown-fields": true}));
     let with = |mut schema: Value, name: &str, value: &Value| {
         schema.as_object_mut().unwrap().insert(name, value.clone());
         schema
@@ -79,7 +91,11 @@ fn rules_without_a_type_are_told_once() {
     let map = with(json!({"type": "object", "additionalProperties": free}), "x-orch-validations", &rule);
     let around = |schema: &Value| json!({"type": "object", "properties": {"p": schema}});
     for schema in [&untyped, &list, &map] {
-        assert_eq!(causes(&around(schema)), ["schema.properties[p].x-orch-validations InternalError"], "{schema}");
+        assert_eq!(
+            causes(&around(schema)),
+            ["schema.properties[p].x-orch-validations InternalError"],
+            "{schema}"
+        );
     }
     assert_eq!(
         told(&around(&untyped)),

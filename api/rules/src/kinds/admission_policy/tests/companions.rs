@@ -43,12 +43,15 @@ fn a_policy_without_variables_has_none_to_name() {
     let undeclared = "spec.validations[0].expression: Invalid value: \"variables.limit > 1\": compilation failed: ERROR: \
                       <input>:1:1: undeclared reference to 'variables' (in container '')\n | variables.limit > 1\n | ^";
     check(expression("variables.limit > 1"), &[undeclared]);
-    let mutation = json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "variables.none"}});
+    let mutation =
+        json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "variables.none"}});
     check_create(
         &MutatingAdmissionPolicy,
         mutating(mutation),
-        &["spec.mutations[0].applyConfiguration.expression: Invalid value: \"variables.none\": compilation failed: ERROR: \
-           <input>:1:10: undefined field 'none'\n | variables.none\n | .........^"],
+        &[
+            "spec.mutations[0].applyConfiguration.expression: Invalid value: \"variables.none\": compilation failed: ERROR: \
+           <input>:1:10: undefined field 'none'\n | variables.none\n | .........^",
+        ],
     );
 }
 
@@ -68,7 +71,8 @@ fn selectors_are_told_where_they_stand() {
 
 #[test]
 fn more_items_than_may_be_are_looked_at() {
-    let condition = |at: usize| json!({"name": format!("c{at}"), "expression": if at == 2 { "1" } else { "true" }});
+    let condition =
+        |at: usize| json!({"name": format!("c{at}"), "expression": if at == 2 { "1" } else { "true" }});
     let conditions = Value::Array((0..65).map(condition).collect());
     check(
         json!({"matchConditions": conditions, "validations": [{"expression": "true"}]}),
@@ -103,8 +107,10 @@ fn operations_that_there_are_none_of_are_told_twice_of_mutating_policies() {
 fn values_of_annotations_are_compiled_without_blanks_around_them() {
     check(
         json!({"auditAnnotations": [{"key": "k", "valueExpression": "  nope"}]}),
-        &["spec.auditAnnotations[0].valueExpression: Invalid value: \"  nope\": compilation failed: ERROR: <input>:1:1: \
-           undeclared reference to 'nope' (in container '')\n | nope\n | ^"],
+        &[
+            "spec.auditAnnotations[0].valueExpression: Invalid value: \"  nope\": compilation failed: ERROR: <input>:1:1: \
+           undeclared reference to 'nope' (in container '')\n | nope\n | ^",
+        ],
     );
 }
 
@@ -114,7 +120,11 @@ fn a_status_has_warnings_with_texts_and_fields() {
     let old = created(&ValidatingAdmissionPolicy, validating(expression("true")));
     let with = |warnings: Value| {
         let mut new = old.clone();
-        crate::validate::tree::set(&mut new, "status", json!({"typeChecking": {"expressionWarnings": warnings}}));
+        crate::validate::tree::set(
+            &mut new,
+            "status",
+            json!({"typeChecking": {"expressionWarnings": warnings}}),
+        );
         let context = crate::kinds::Context { action: Action::Status, ..crate::kinds::testing::CONTEXT };
         let errors = ValidatingAdmissionPolicy.validate_update(&context, &old, &new);
         errors.iter().map(ToString::to_string).collect::<Vec<_>>()
