@@ -202,8 +202,8 @@ catalog! {
     Gauge Alpha "aggregator_unavailable_apiservice" API_SERVICE "Whether the server of an APIService is not available.";
     Counter Alpha "aggregator_unavailable_apiservice_total" API_SERVICE_REASON "Times that the server of an APIService became unavailable, by reason.";
     Histogram Stable "apiserver_admission_controller_admission_duration_seconds" HOOK_DURATION "Time that an admission plugin takes for a write." in ADMISSION;
-    Counter Alpha "apiserver_admission_match_condition_evaluation_errors_total" HOOK_CONDITION "Evaluations of match conditions that ended in an error.";
-    Histogram Alpha "apiserver_admission_match_condition_evaluation_seconds" HOOK_CONDITION "Time of evaluating the match conditions of a webhook." in CONDITIONS;
+    Counter Alpha "apiserver_admission_match_condition_evaluation_errors_total" HOOK_CONDITION "Match conditions of webhooks and policies that ended in an error.";
+    Histogram Alpha "apiserver_admission_match_condition_evaluation_seconds" HOOK_CONDITION "Time of evaluating the match conditions of a webhook or policy that do not all hold." in CONDITIONS;
     Counter Alpha "apiserver_admission_match_condition_exclusions_total" HOOK_CONDITION "Writes that match conditions kept from a webhook.";
     Histogram Stable "apiserver_admission_step_admission_duration_seconds" ADMITTED "Time that all admission plugins take to complete or to judge a write." in ADMISSION;
     Histogram Stable "apiserver_admission_webhook_admission_duration_seconds" HOOK_DURATION "Time of calls of admission webhooks, the handling of their answers included." in HOOKS;

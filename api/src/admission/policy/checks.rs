@@ -1,6 +1,7 @@
 //! Counters of checks: what policies said, and how long their evaluation took.
 //!
-//! Owns the series of both kinds of policies, under the reference's names. As there, a validation that holds is not counted. The time is that
+//! Owns the series of both kinds of policies, under the reference's names; those of their match conditions are shared with webhooks. As
+//! there, a validation that holds is not counted. The time is that
 //! of a whole evaluation, of which each validation is a part.
 
 use std::time::Duration;
@@ -9,6 +10,8 @@ use metrics::{counter, histogram};
 use orch_rules::expression::policy::OUT_OF_BUDGET;
 
 use super::prepared::Action;
+use crate::admission::Operation;
+use crate::admission::matching::{condition_labels, observe_unmet};
 
 /// How the messages of expressions that do not compile begin.
 const COMPILATION: &str = "compilation";
@@ -67,6 +70,12 @@ pub(super) fn count_mutation((policy, binding): (String, String), error: Option<
     let labels = [("error_type", error_type), ("policy", policy), ("policy_binding", binding)];
     counter!("apiserver_mutating_admission_policy_check_total", &labels).increment(1);
     histogram!("apiserver_mutating_admission_policy_check_duration_seconds", &labels).record(taken);
+}
+
+/// Observes match conditions of the policy of this name that do not all hold, `errors` of which have no value.
+pub(super) fn observe_unmet_conditions(policy: String, of: Operation, errors: u64, taken: Duration) {
+    // The reference names the same step for mutating policies.
+    observe_unmet(&condition_labels("policy", policy, "validate", of), errors, taken.as_secs_f64());
 }
 
 #[cfg(test)]

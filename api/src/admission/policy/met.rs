@@ -137,10 +137,20 @@ pub(super) async fn invocations<'a, K: PolicyKind>(
         Err(reason) => return vec![Err(Misconfigured { binding: None, reason })],
     };
     let mut invocations = Vec::new();
+    let mut is_convertible = None;
     for binding in bindings {
         let params = match write.is_bound(binding, object) {
             Ok(false) => continue,
-            Ok(true) => write.params(policy, binding).await,
+            Ok(true) => {
+                if K::CONVERTS_FIRST && is_convertible.is_none() {
+                    is_convertible = Some(write.check_conversion(&version, object).await);
+                }
+                if let Some(Err(reason)) = &is_convertible {
+                    invocations.push(Err(Misconfigured { binding: None, reason: reason.clone() }));
+                    continue;
+                }
+                write.params(policy, binding).await
+            }
             Err(reason) => Err(reason),
         };
         match params {

@@ -16,7 +16,7 @@ use orch_rules::expression::policy::{FailurePolicy, Input, Matched, MutatingProg
 use orch_schema::value::Value;
 
 use super::change::applied;
-use super::checks::count_mutation;
+use super::checks::{count_mutation, observe_unmet_conditions};
 use super::is_judged;
 use super::met::{Invocation, Misconfigured, Stored, invocations};
 use super::params::name_of;
@@ -33,6 +33,7 @@ impl PolicyKind for MutatingPrograms {
         "mutatingadmissionpolicybindings.admissionregistration",
     ];
     const KIND: &'static str = "MutatingAdmissionPolicy";
+    const CONVERTS_FIRST: bool = true;
 
     fn compile(spec: &Value, brand: &'static Brand) -> Self {
         MutatingPrograms::compile(spec, brand)
@@ -157,12 +158,8 @@ impl<'a> Mutating<'a> {
         let mut is_dirty = false;
         for invocation in invocations {
             let key = key_of(invocation);
-            // set: keys of the invocations that are due.
-            if self.is_second && !self.memory.due.contains(&key) {
-                continue;
-            }
             let before = current.as_ref().unwrap_or(object);
-            let Some(after) = self.invoke(invocation, before).await? else {
+            let Some(after) = self.invoke(invocation, &key, before).await? else {
                 continue;
             };
             is_dirty |= after.is_dirty;
@@ -188,10 +185,12 @@ impl<'a> Mutating<'a> {
         self.memory.due.extend(self.memory.made.drain());
     }
 
-    /// Evaluates a policy over `object`; `None` where its conditions leave it out.
+    /// Evaluates a policy over `object`; `None` where its conditions leave it out, or it is not due in the second round: its
+    /// conditions are asked then, too.
     async fn invoke(
         &mut self,
         invocation: &Evaluation<'a>,
+        key: &Key,
         object: &Value,
     ) -> Result<Option<After>, ApiError> {
         let Invocation { policy, binding, param, version } = invocation;
@@ -199,11 +198,14 @@ impl<'a> Mutating<'a> {
         let (own, trace) = (asked.attributes.resource, asked.attributes.exchange.onward());
         let shown = shown_in(own, version, Some(object), trace).await;
         let old = shown_in(own, version, asked.attributes.old, trace).await;
-        let (Ok(Some(shown)), Ok(old)) = (shown, old) else {
-            self.misconfigured(policy, Some(binding), "failed to convert object version");
-            return Ok(None);
+        let (mut shown, old) = match (shown, old) {
+            (Ok(Some(shown)), Ok(old)) => (shown.into_owned(), old),
+            (Ok(None), _) => return Ok(None),
+            (Err(reason), _) | (_, Err(reason)) => {
+                self.misconfigured(policy, None, &reason);
+                return Ok(None);
+            }
         };
-        let mut shown = shown.into_owned();
         let names = Names::of(&asked, version);
         let request = asked.requests(&names);
         let programs = policy.programs(asked.attributes.brand);
@@ -211,7 +213,14 @@ impl<'a> Mutating<'a> {
         let around = Objects { version: &names, object: None, old: old.as_deref(), request: &request };
         let conditions = |input: &Input<'_>| programs.matched(input, policy.failure);
         let objects = Objects { object: Some(&shown), ..around };
-        match self.write.evaluate_policy(policy, objects, param, conditions).await.0 {
+        let (verdict, taken) = self.write.evaluate_policy(policy, objects, param, conditions).await;
+        if verdict.matched != Matched::Yes {
+            let (name, _) = self.stored.series_names(policy, binding);
+            observe_unmet_conditions(name, asked.attributes.operation, verdict.errors, taken);
+        }
+        match verdict.matched {
+            // set: keys of the evaluations that are due.
+            Matched::Yes if self.is_second && !self.memory.due.contains(key) => return Ok(None),
             Matched::Yes => {}
             Matched::No => {
                 self.stored.show(policy, Some(binding), param.object, || Outcome::LeftOut);

@@ -27,6 +27,9 @@ pub(super) trait PolicyKind: Send + Sync + Sized + 'static {
     /// The kind of its policies.
     const KIND: &'static str;
 
+    /// Whether the objects are converted before parameters are looked for.
+    const CONVERTS_FIRST: bool;
+
     /// The programs of the policy with this spec.
     fn compile(spec: &Value, brand: &'static Brand) -> Self;
 }

@@ -104,20 +104,50 @@ pub(super) fn annotate_violation(
     at: usize,
     message: &str,
 ) {
-    let value = || {
-        let actions: Vec<Value> = binding.action_names().into_iter().map(Value::from).collect();
-        json!([{
-            "message": message,
-            "policy": policy,
-            "binding": &*binding.name,
-            "expressionIndex": i64::try_from(at).unwrap_or(i64::MAX),
-            "validationActions": actions,
-        }])
-        .to_string()
-    };
-    attributes.annotate(|| violation_key(attributes.brand), value);
+    attributes.annotate(|| violation_key(attributes.brand), || violation_text(policy, binding, at, message));
+}
+
+/// The value of the annotation.
+fn violation_text(policy: &str, binding: &Binding, at: usize, message: &str) -> String {
+    let actions: Vec<Value> = binding.action_names().into_iter().map(Value::from).collect();
+    let violations = json!([{
+        "message": message,
+        "policy": policy,
+        "binding": &*binding.name,
+        "expressionIndex": i64::try_from(at).unwrap_or(i64::MAX),
+        "validationActions": actions,
+    }]);
+    let mut text = String::new();
+    for letter in violations.to_string().chars() {
+        match letter {
+            // The reference's JSON has these as escapes. They stand in texts only.
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                text.push_str(&format!("\\u{:04x}", u32::from(letter)))
+            }
+            other => text.push(other),
+        }
+    }
+    text
 }
 
 fn violation_key(brand: &Brand) -> String {
     format!("{}/validation_failure", brand.group("validation.policy.admission"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::prepared::Action;
+    use super::*;
+
+    #[test]
+    fn a_violation_is_told_as_the_json_of_the_reference() {
+        let binding =
+            Binding { name: "b".into(), matching: None, params: None, actions: vec![Action::Audit] };
+        let message = "failed expression: object.spec.replicas <= 5 && '\u{2028}' != \"x\"";
+        assert_eq!(
+            violation_text("p", &binding, 1, message),
+            "[{\"message\":\"failed expression: object.spec.replicas \\u003c= 5 \\u0026\\u0026 '\\u2028' != \\\"x\\\"\",\"policy\":\"p\",\
+             \"binding\":\"b\",\"expressionIndex\":1,\"validationActions\":[\"Audit\"]}]"
+        );
+    }
 }

@@ -13,7 +13,7 @@ use orch_rules::expression::policy::{Annotation, FailurePolicy, Input, Said, Val
 use orch_rules::validate::Distinct;
 use orch_schema::value::Value;
 
-use super::checks::{Enforcement, count_validation};
+use super::checks::{Enforcement, count_validation, observe_unmet_conditions};
 use super::is_judged;
 use super::met::{Invocation, Misconfigured, Stored, invocations};
 use super::prepared::{Action, Binding, Bound, Policy, PolicyKind};
@@ -31,6 +31,7 @@ impl PolicyKind for ValidatingPrograms {
         "validatingadmissionpolicybindings.admissionregistration",
     ];
     const KIND: &'static str = "ValidatingAdmissionPolicy";
+    const CONVERTS_FIRST: bool = false;
 
     fn compile(spec: &Value, brand: &'static Brand) -> Self {
         ValidatingPrograms::compile(spec, brand)
@@ -126,7 +127,13 @@ impl<'a> Judging<'a> {
         let param = Param { object: param.as_ref(), kind: policy.param_kind() };
         let run = |input: &Input<'_>| programs.validate(input, policy.failure);
         let judged = self.write.evaluate_policy(policy, objects, param, run).await;
-        self.stored.show(policy, Some(binding), param.object, || outcome(&judged.0));
+        let (verdict, taken) = &judged;
+        if !verdict.applies {
+            let (name, _) = self.stored.series_names(policy, binding);
+            let operation = self.write.attributes().operation;
+            observe_unmet_conditions(name, operation, verdict.condition_errors, *taken);
+        }
+        self.stored.show(policy, Some(binding), param.object, || outcome(verdict));
         self.carry_out(policy, binding, judged, annotations);
     }
 

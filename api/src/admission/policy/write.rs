@@ -7,7 +7,7 @@ use orch_schema::value::Value;
 
 use super::params::{self, Params};
 use super::prepared::{Binding, Policy, PolicyKind};
-use crate::admission::matching::{Objects, Param, Version, Write};
+use crate::admission::matching::{Objects, Param, Version, Write, shown_in};
 
 impl<'a> Write<'a> {
     /// Whether `binding` is about the write of `object`, too.
@@ -35,6 +35,23 @@ impl<'a> Write<'a> {
             params::resource(self.asked.attributes, kind)?;
         }
         Ok(version)
+    }
+
+    /// # Errors
+    /// The objects of the write cannot be converted to `version`: the reason.
+    pub(super) async fn check_conversion(
+        &self,
+        version: &Version<'_>,
+        object: Option<&Value>,
+    ) -> Result<(), String> {
+        if matches!(version, Version::Own) {
+            return Ok(());
+        }
+        let attributes = self.asked.attributes;
+        let (own, trace) = (attributes.resource, attributes.exchange.trace());
+        shown_in(own, version, attributes.old, trace).await?;
+        shown_in(own, version, object, trace).await?;
+        Ok(())
     }
 
     /// The parameters of `policy` with `binding`, of one evaluation each.

@@ -10,7 +10,7 @@
 //!                                                -> no answer: failure policy -> refused | goes on
 //!                                                -> the request's time is over -> refused
 
-use orch_rules::expression::policy::{FailurePolicy, Input, Matched};
+use orch_rules::expression::policy::{ConditionVerdict, FailurePolicy, Input, Matched};
 use orch_schema::excerpt::quoted;
 use orch_schema::value::Value;
 use orch_spans::{ActiveSpan, TraceContext};
@@ -130,23 +130,20 @@ impl<'a> Asking<'a> {
         let request = self.write.asked.requests(names);
         let objects = Objects { version: names, object, old, request: &request };
         let param = Param { object: None, kind: None };
-        let matched = |input: &Input<'_>| conditions.matched(input, FailurePolicy::Fail);
-        let (matched, _) = self.write.evaluate(false, objects, param, matched).await;
+        let run = |input: &Input<'_>| conditions.matched(input, webhook.failure);
+        let (verdict, _) = self.write.evaluate(false, objects, param, run).await;
         let micros = self.callers.ambient.now().0.saturating_sub(began.0);
-        metrics::observe_conditions(webhook, attributes.operation, micros);
+        let ConditionVerdict { matched, errors } = verdict;
+        if matched != Matched::Yes {
+            metrics::observe_unmet(webhook, attributes.operation, errors, micros);
+        }
         match matched {
             Matched::Yes => Ok(true),
             Matched::No => {
                 metrics::count_excluded(webhook, attributes.operation);
                 Ok(false)
             }
-            Matched::Failed(reason) => {
-                metrics::count_condition_error(webhook, attributes.operation);
-                match webhook.failure {
-                    FailurePolicy::Fail => Err(Refusal::Forbidden(reason)),
-                    FailurePolicy::Ignore => Ok(false),
-                }
-            }
+            Matched::Failed(reason) => Err(Refusal::Forbidden(reason)),
         }
     }
 

@@ -14,6 +14,7 @@ use super::answer::Role;
 use super::health::Change;
 use super::prepared::Webhook;
 use crate::admission::Operation;
+use crate::admission::matching::{self, ConditionLabels, operation_name};
 
 /// Names with series of their own: ten times what large clusters have. Each has some fifty series.
 const NAMES_MAX: usize = 500;
@@ -68,15 +69,6 @@ fn step(role: Role) -> &'static str {
     }
 }
 
-fn operation(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Create => "CREATE",
-        Operation::Update => "UPDATE",
-        Operation::Delete => "DELETE",
-        Operation::Connect => "CONNECT",
-    }
-}
-
 #[expect(clippy::cast_precision_loss, reason = "a call takes less than half a minute")]
 fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
@@ -84,7 +76,7 @@ fn seconds(micros: u64) -> f64 {
 
 /// Observes the end of a call.
 pub(super) fn observe_call(webhook: &Webhook, of: Operation, ended: &Ended) {
-    let (name, step, operation) = (name(webhook), step(webhook.role), operation(of));
+    let (name, step, operation) = (name(webhook), step(webhook.role), operation_name(of));
     let rejected = if ended.is_rejected { "true" } else { "false" };
     let (error, code) = match ended.outcome {
         Outcome::Answered(code) => ("no_error", code.min(CODE_MAX)),
@@ -134,29 +126,16 @@ pub(super) fn note_health(webhook: &Webhook, change: Change) {
     gauge!("orch_admission_webhook_dead", "name" => name(webhook), "type" => step(webhook.role)).set(dead);
 }
 
-/// Observes an evaluation of conditions.
-pub(super) fn observe_conditions(webhook: &Webhook, of: Operation, micros: u64) {
-    histogram!(
-        "apiserver_admission_match_condition_evaluation_seconds",
-        "kind" => "webhook", "name" => name(webhook), "operation" => operation(of), "type" => step(webhook.role)
-    )
-    .record(seconds(micros));
+/// Observes an evaluation of conditions that do not all hold, `errors` of which have no value.
+pub(super) fn observe_unmet(webhook: &Webhook, of: Operation, errors: u64, micros: u64) {
+    matching::observe_unmet(&condition_labels(webhook, of), errors, seconds(micros));
 }
 
 /// Counts a write that conditions keep from the webhook.
 pub(super) fn count_excluded(webhook: &Webhook, of: Operation) {
-    counter!(
-        "apiserver_admission_match_condition_exclusions_total",
-        "kind" => "webhook", "name" => name(webhook), "operation" => operation(of), "type" => step(webhook.role)
-    )
-    .increment(1);
+    matching::count_excluded(&condition_labels(webhook, of));
 }
 
-/// Counts an evaluation of conditions that has no value.
-pub(super) fn count_condition_error(webhook: &Webhook, of: Operation) {
-    counter!(
-        "apiserver_admission_match_condition_evaluation_errors_total",
-        "kind" => "webhook", "name" => name(webhook), "operation" => operation(of), "type" => step(webhook.role)
-    )
-    .increment(1);
+fn condition_labels(webhook: &Webhook, of: Operation) -> ConditionLabels {
+    matching::condition_labels("webhook", name(webhook), step(webhook.role), of)
 }

@@ -331,3 +331,32 @@ async fn an_object_of_another_form_behind_the_stage_is_a_bug() {
     let (resource, object) = stored_widget("v1beta1").await;
     super::super::staged::checked(resource.staged().unwrap(), 1, vec![object]);
 }
+
+#[tokio::test]
+async fn a_mutating_policy_over_another_version_that_cannot_be_shown_is_misconfigured() {
+    let converter = Renaming::ready();
+    let server = server(&converter, "v1", 7).await;
+    let registration = "/apis/admissionregistration.orch.io/v1";
+    let rules = json!([{
+        "apiGroups": ["stable.example.com"], "apiVersions": ["v1beta1"], "operations": ["CREATE"], "resources": ["widgets"],
+    }]);
+    let policy = json!({"metadata": {"name": "p"}, "spec": {
+        "matchConstraints": {"resourceRules": rules}, "reinvocationPolicy": "Never",
+        "paramKind": {"apiVersion": "v1", "kind": "Secret"},
+        "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}}],
+    }});
+    server.create(&format!("{registration}/mutatingadmissionpolicies"), policy).await;
+    let absent = json!({"name": "none", "parameterNotFoundAction": "Deny"});
+    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "paramRef": absent}});
+    server.create(&format!("{registration}/mutatingadmissionpolicybindings"), binding).await;
+    let failure = "conversion webhook for stable.example.com/v1, Kind=Widget failed: no route";
+    converter.fail(Some(failure));
+    let told = format!("policy \"p\" denied request: failed to configure policy: {failure}");
+    let refused = server.post(V1, widget("a", json!({"color": "red"}))).await;
+    assert_eq!((refused.refusal(), &refused.json["reason"]), ((403, &*told), &json!("Forbidden")));
+    converter.fail(None);
+    let refused = server.post(V1, widget("a", json!({"color": "red"}))).await;
+    let told = "policy 'p' with binding 'b' denied request: failed to configure binding: no params found for policy binding with \
+                `Deny` parameterNotFoundAction";
+    assert_eq!(refused.refusal(), (403, told));
+}

@@ -1,5 +1,6 @@
 //! Admission policies over the pipeline: the recorded scenarios, and what they do not show.
 
+mod counted;
 mod mutating;
 
 use super::*;

@@ -26,6 +26,15 @@ pub struct Condition {
 #[derive(Debug, Default)]
 pub struct Conditions(Vec<Condition>);
 
+/// The verdict of all conditions on a request, with what is counted of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConditionVerdict {
+    /// The verdict.
+    pub matched: Matched,
+    /// Conditions without a value, up to the first one that is false.
+    pub errors: u64,
+}
+
 /// The verdict of all conditions on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Matched {
@@ -63,7 +72,11 @@ impl Conditions {
     ///
     /// # Errors
     /// A question that has to be answered first.
-    pub fn matched(&self, input: &Input<'_>, failure: FailurePolicy) -> Result<Matched, Box<Question>> {
+    pub fn matched(
+        &self,
+        input: &Input<'_>,
+        failure: FailurePolicy,
+    ) -> Result<ConditionVerdict, Box<Question>> {
         self.matched_within(input, failure, &mut Budget::of(CONDITIONS_COST_MAX))
     }
 
@@ -76,34 +89,39 @@ impl Conditions {
         input: &Input<'_>,
         failure: FailurePolicy,
         budget: &mut Budget,
-    ) -> Result<Matched, Box<Question>> {
+    ) -> Result<ConditionVerdict, Box<Question>> {
         if self.0.is_empty() {
-            return Ok(Matched::Yes);
+            return Ok(ConditionVerdict { matched: Matched::Yes, errors: 0 });
         }
         let values = input.values(Shown::InConditions);
         let mut group = Group::new(&values, &NO_VARIABLES);
         let mut errors: Vec<String> = Vec::new();
-        let mut is_false = false;
+        let (mut is_false, mut counted) = (false, 0);
         for condition in &self.0 {
             match condition.compiled.evaluate(&mut group, budget) {
                 Ok(Ok(Val::Bool(truth))) => is_false |= !truth,
                 Ok(Ok(_)) => {}
-                Ok(Err(error)) => errors.push(error),
-                Err(End::Budget) => return Ok(failed(OUT_OF_BUDGET.to_owned(), failure)),
+                Ok(Err(error)) => {
+                    counted += u64::from(!is_false);
+                    errors.push(error);
+                }
+                Err(End::Budget) => {
+                    let matched = failed(OUT_OF_BUDGET.to_owned(), failure);
+                    return Ok(ConditionVerdict { matched, errors: 0 });
+                }
                 Err(End::Undecided(question)) => return Err(question),
             }
-        }
-        if is_false {
-            return Ok(Matched::No);
         }
         let mut told = Distinct::new();
         // once: each error is looked up by its hash.
         errors.retain(|error| !told.is_repeated(error.clone()));
-        Ok(match &errors[..] {
+        let matched = match &errors[..] {
+            _ if is_false => Matched::No,
             [] => Matched::Yes,
             [one] => failed(one.clone(), failure),
             many => failed(format!("[{}]", many.join(", ")), failure),
-        })
+        };
+        Ok(ConditionVerdict { matched, errors: counted })
     }
 }
 

@@ -17,7 +17,7 @@ mod tests;
 mod validate;
 
 pub use self::compile::{Compiler, POLICY_COMPILE_STEPS_MAX, Place, Refusal, Wanted};
-pub use self::conditions::{Condition, Conditions, Matched};
+pub use self::conditions::{Condition, ConditionVerdict, Conditions, Matched};
 pub use self::input::{Document, Input};
 pub use self::mutate::{Made, MutatingPrograms, MutationKind};
 pub use self::published::{Issue, Part, PublishedType, type_issues};

@@ -8,7 +8,7 @@ use orch_proto::Brand;
 use orch_schema::value::Value;
 
 use super::compile::{Compiler, POLICY_COMPILE_STEPS_MAX, Place, Wanted};
-use super::conditions::{Conditions, Matched};
+use super::conditions::{ConditionVerdict, Conditions};
 use super::input::{Input, Shown};
 use super::validate::variables;
 use super::{Compiled, End, FailurePolicy, OUT_OF_BUDGET, POLICY_COST_MAX};
@@ -77,7 +77,11 @@ impl MutatingPrograms {
     ///
     /// # Errors
     /// A question about rights that has to be answered first.
-    pub fn matched(&self, input: &Input<'_>, failure: FailurePolicy) -> Result<Matched, Box<Question>> {
+    pub fn matched(
+        &self,
+        input: &Input<'_>,
+        failure: FailurePolicy,
+    ) -> Result<ConditionVerdict, Box<Question>> {
         self.conditions.matched(input, failure)
     }
 

@@ -141,6 +141,14 @@ fn conditions_skip_a_policy() {
     assert_eq!(said(&block, &write), [Said::Failed(text.to_owned())], "as it is written");
     let left_out = verdict_of(&failing, &write, FailurePolicy::Ignore);
     assert!(!left_out.applies && left_out.said.is_empty() && left_out.cost > 0, "{left_out:?}");
+    assert_eq!(left_out.condition_errors, 2);
+    let decided =
+        of(json!([condition("object.none == 1"), condition("false"), condition("object.data.none == 'x'")]));
+    assert_eq!(
+        verdict_of(&decided, &write, FailurePolicy::Fail).condition_errors,
+        1,
+        "those behind are not counted"
+    );
 }
 
 #[test]
@@ -349,6 +357,7 @@ fn only_mutations_make_parts_of_objects() {
     let condition = json!({"name": "c", "expression": "Object{} == object"});
     let spec = json!({"matchConditions": [condition], "mutations": [apply("Object{}")]});
     let programs = MutatingPrograms::compile(&spec, &ORCH);
-    let matched = evaluate(&write, &Answers::default(), |input| programs.matched(input, FailurePolicy::Fail));
+    let run = |input: &Input<'_>| programs.matched(input, FailurePolicy::Fail);
+    let matched = evaluate(&write, &Answers::default(), run).matched;
     assert!(matches!(&matched, Matched::Failed(reason) if reason.contains("'Object'")), "{matched:?}");
 }

@@ -9,7 +9,7 @@ use orch_proto::Brand;
 use orch_schema::value::Value;
 
 use super::compile::{Compiler, POLICY_COMPILE_STEPS_MAX, Place, Wanted};
-use super::conditions::{Conditions, Matched};
+use super::conditions::{ConditionVerdict, Conditions, Matched};
 use super::input::{Input, Shown, Values};
 use super::{CONDITIONS_COST_MAX, Compiled, End, FailurePolicy, OUT_OF_BUDGET, POLICY_COST_MAX};
 use crate::expression::{Allowance, Charge};
@@ -75,6 +75,8 @@ pub enum Annotation {
 pub struct Verdict {
     /// The conditions hold.
     pub applies: bool,
+    /// Conditions without a value, up to the first one that is false.
+    pub condition_errors: u64,
     /// By validation; one alone where the evaluation ended early. Empty where a condition does not hold.
     pub said: Vec<Said>,
     /// Cost of each validation that was evaluated, with the variables that it was the first to read.
@@ -111,7 +113,9 @@ impl ValidatingPrograms {
     pub fn validate(&self, input: &Input<'_>, failure: FailurePolicy) -> Result<Verdict, Box<Question>> {
         let mut verdict = Verdict::default();
         let mut budget = Budget::of(CONDITIONS_COST_MAX);
-        let matched = self.conditions.matched_within(input, failure, &mut budget)?;
+        let ConditionVerdict { matched, errors } =
+            self.conditions.matched_within(input, failure, &mut budget)?;
+        verdict.condition_errors = errors;
         verdict.cost += CONDITIONS_COST_MAX - budget.left();
         match matched {
             Matched::Yes => verdict.applies = true,

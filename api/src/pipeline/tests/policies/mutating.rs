@@ -7,7 +7,7 @@ const MUTATING_BINDINGS: &str = "/apis/admissionregistration.orch.io/v1/mutating
 
 impl Server {
     /// Puts a policy that mutates config maps to work, with a binding of its name.
-    async fn mutated(&self, name: &str, spec: Value, binding: Value) {
+    pub(super) async fn mutated(&self, name: &str, spec: Value, binding: Value) {
         let (mut spec, mut binding) = (spec, binding);
         let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]);
         orch_rules::validate::tree::set_default(
@@ -22,7 +22,7 @@ impl Server {
     }
 }
 
-fn apply(expression: &str) -> Value {
+pub(super) fn apply(expression: &str) -> Value {
     json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}})
 }
 
@@ -117,6 +117,23 @@ async fn what_a_patch_leaves_has_to_be_an_object_of_the_kind() {
     server.mutated("t", tests, json!({})).await;
     let made = server.create(MAPS, map("c")).await;
     assert_eq!(made["data"], json!({"k": "v", "t": "t"}), "a patch whose test fails has no effect");
+}
+
+#[tokio::test]
+async fn conditions_are_asked_again_of_policies_that_are_not() {
+    let server = Server::new().await;
+    let condition = json!([{"name": "c", "expression": "!has(object.data.b) || object.data.none == 'x'"}]);
+    let never = json!({"matchConditions": condition, "mutations": [apply("Object{data: {'a': 'a'}}")]});
+    server.mutated("a", never, json!({})).await;
+    server.create(MAPS, map("c")).await;
+    server.mutated("b", json!({"mutations": [apply("Object{data: {'b': 'b'}}")]}), json!({})).await;
+    let told =
+        "expression '!has(object.data.b) || object.data.none == 'x'' resulted in error: no such key: none";
+    assert_eq!(
+        server.post(MAPS, map("d")).await.refusal(),
+        (403, &*denied("a", told)),
+        "in the second round"
+    );
 }
 
 #[tokio::test]
