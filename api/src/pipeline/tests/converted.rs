@@ -98,6 +98,28 @@ async fn bytes_that_are_current_are_handed_out_undecoded() {
     assert_eq!(objects[0].json_around_revision(), object.json_around_revision());
 }
 
+/// The version `v1` of widgets that are stored as `stored`, and a stored one.
+async fn stored_widget(stored_as: &str) -> (Arc<Resource>, SharedObject) {
+    let server = server(&Renaming::ready(), stored_as, 7).await;
+    server.create(V1, widget("a", json!({"color": "red"}))).await;
+    let resource = server.pipeline.registry().find("stable.example.com", "v1", "widgets").unwrap().clone();
+    (resource, stored(&server, "a"))
+}
+
+#[tokio::test]
+#[should_panic(expected = "a conversion that was not stopped has every object")]
+async fn a_conversion_that_loses_an_object_is_a_bug() {
+    let (resource, object) = stored_widget("v1").await;
+    super::super::staged::checked(resource.staged().unwrap(), 2, vec![object]);
+}
+
+#[tokio::test]
+#[should_panic(expected = "an object behind the stage is of the request's form")]
+async fn an_object_of_another_form_behind_the_stage_is_a_bug() {
+    let (resource, object) = stored_widget("v1beta1").await;
+    super::super::staged::checked(resource.staged().unwrap(), 1, vec![object]);
+}
+
 #[tokio::test]
 async fn objects_keep_their_form_until_they_are_touched() {
     let converter = Renaming::ready();
@@ -308,28 +330,6 @@ async fn ten_thousand_objects_are_converted_by_ten_questions() {
     let mut objects = vec![stored(&server, "a"); OBJECTS];
     super::super::staged::convert_all(&resource, &mut objects, &Budget::default(), None).await.unwrap();
     assert_eq!(converter.asked(), [1000; 10]);
-}
-
-/// The version `v1` of widgets that are stored as `stored`, and a stored one.
-async fn stored_widget(stored_as: &str) -> (Arc<Resource>, SharedObject) {
-    let server = server(&Renaming::ready(), stored_as, 7).await;
-    server.create(V1, widget("a", json!({"color": "red"}))).await;
-    let resource = server.pipeline.registry().find("stable.example.com", "v1", "widgets").unwrap().clone();
-    (resource, stored(&server, "a"))
-}
-
-#[tokio::test]
-#[should_panic(expected = "a conversion that was not stopped has every object")]
-async fn a_conversion_that_loses_an_object_is_a_bug() {
-    let (resource, object) = stored_widget("v1").await;
-    super::super::staged::checked(resource.staged().unwrap(), 2, vec![object]);
-}
-
-#[tokio::test]
-#[should_panic(expected = "an object behind the stage is of the request's form")]
-async fn an_object_of_another_form_behind_the_stage_is_a_bug() {
-    let (resource, object) = stored_widget("v1beta1").await;
-    super::super::staged::checked(resource.staged().unwrap(), 1, vec![object]);
 }
 
 #[tokio::test]
