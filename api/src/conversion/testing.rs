@@ -128,7 +128,7 @@ pub(crate) fn widgets(registry: &Registry, converter: &Renaming, stored: &str, s
             kind: "Widget".to_owned(),
             list_kind: "WidgetList".to_owned(),
             short_names: Vec::new(),
-            columns: table_columns(&[]).expect("none are declared"),
+            columns: table_columns(&[]),
             ..(*maps.definition).clone()
         };
         definition.rules.conditional_update = true;

@@ -39,7 +39,7 @@ fn fleets(registry: &Registry) -> DeclaredKind {
         list_kind: "FleetList".to_owned(),
         short_names: Vec::new(),
         categories: Vec::new(),
-        columns: table_columns(&columns).unwrap(),
+        columns: table_columns(&columns),
         ..(*deployments.definition).clone()
     };
     for part in definition.subresources.iter_mut().filter(|part| part.name == "status") {

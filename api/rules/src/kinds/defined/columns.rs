@@ -6,7 +6,7 @@ use orch_schema::json;
 use orch_schema::value::Value;
 use orch_schema::{Column, Instant, Precision};
 
-use crate::json_path::{JsonPath, ParseError, text};
+use crate::json_path::{JsonPath, text};
 use crate::kinds::{Cell, age};
 
 /// The paths and types of a kind's columns.
@@ -24,11 +24,9 @@ enum CellType {
     Date,
 }
 
-/// The columns of a kind that declares `declared`: the name, then those, in their order; without any, the name and the age.
-///
-/// # Errors
-/// A path that cannot be parsed. The reference shows none of the declared columns then.
-pub fn table_columns(declared: &[Column]) -> Result<Vec<Column>, ParseError> {
+/// The columns of a kind that declares `declared`: the name, then those, in their order; where none is declared, the name and the
+/// age. As in the reference, a path that cannot be parsed ends the table: its column and those behind it are not shown.
+pub fn table_columns(declared: &[Column]) -> Vec<Column> {
     let column = |name: &str, kind: &str, format: &str, path: &str, description: &str| Column {
         name: name.to_owned(),
         kind: kind.to_owned(),
@@ -37,19 +35,17 @@ pub fn table_columns(declared: &[Column]) -> Result<Vec<Column>, ParseError> {
         priority: 0,
         path: path.to_owned(),
     };
-    for column in declared {
-        JsonPath::parse(&column.path)?;
-    }
     let mut columns = vec![column("Name", "string", "name", NAME_PATH, "Name of the object.")];
     if declared.is_empty() {
         columns.push(column("Age", "date", "", CREATED_PATH, "Time since the object was created."));
     }
-    columns.extend(declared.iter().map(|column| {
+    let shown = declared.iter().take_while(|column| JsonPath::parse(&column.path).is_ok());
+    columns.extend(shown.map(|column| {
         let unsaid = column.description.is_empty();
         let told = || format!("Custom resource definition column (in JSONPath format): {}", column.path);
         Column { description: if unsaid { told() } else { column.description.clone() }, ..column.clone() }
     }));
-    Ok(columns)
+    columns
 }
 
 const NAME_PATH: &str = ".metadata.name";
@@ -147,14 +143,23 @@ mod tests {
     #[test]
     fn the_name_comes_first_and_an_age_only_where_nothing_is_declared() {
         let names = |columns: &[Column]| columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
-        assert_eq!(names(&table_columns(&[]).unwrap()), ["Name", "Age"]);
+        assert_eq!(names(&table_columns(&[])), ["Name", "Age"]);
         let columns =
             table_columns(&[declared("Name", "string", ".spec.name"), declared("Ready", "boolean", ".a")]);
-        let columns = columns.unwrap();
         assert_eq!(names(&columns), ["Name", "Name", "Ready"]);
         let told = "Custom resource definition column (in JSONPath format): .a";
         assert_eq!((columns[2].description.as_str(), columns[2].priority), (told, 1));
-        assert!(table_columns(&[declared("Bad", "string", ".a[")]).is_err());
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_parsed_ends_the_table() {
+        let names = |paths: &[&str]| {
+            let declared: Vec<Column> = paths.iter().map(|path| declared(path, "string", path)).collect();
+            table_columns(&declared).into_iter().map(|column| column.name).collect::<Vec<_>>()
+        };
+        let bad = ".metadata.annotations[\"x\"]";
+        assert_eq!(names(&[".a", bad, ".c"]), ["Name", ".a"]);
+        assert_eq!(names(&[bad, ".c"]), ["Name"], "no age: columns are declared");
     }
 
     #[test]
@@ -190,7 +195,7 @@ mod tests {
             ("date", ".i", json!(null)),
             ("date", ".z", json!(null)),
         ] {
-            let columns = table_columns(&[declared("C", kind, path)]).unwrap();
+            let columns = table_columns(&[declared("C", kind, path)]);
             let row = Columns::of(&columns).row(&object, "2026-01-02T03:04:05Z");
             assert_eq!(row, [json!("n"), wanted], "{kind} {path}");
         }

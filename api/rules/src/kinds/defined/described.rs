@@ -9,16 +9,13 @@ use orch_schema::{Column, ResourceType, Rules, ScalePaths, Selectable, Subresour
 
 use super::columns::table_columns;
 use super::version_order::version_order;
-use crate::validate::tree::{Tree, sorted_entries};
+use crate::validate::tree::Tree;
 
 /// Verbs of a declared kind, in the order in which the reference's discovery shows them.
 const VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
 /// Verbs of its sub-resources.
 const PART_VERBS: [&str; 3] = ["get", "patch", "update"];
-
-/// Properties at the root of an object that writes of the status may own or that have rules of their own.
-const NOT_RESET_BY_NAME: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 
 /// The types of a declared kind in one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +151,7 @@ fn scale_paths(declared: &Value) -> ScalePaths {
     }
 }
 
-/// The columns of the tables. A path that cannot be parsed leaves the columns that every kind has, as in the reference.
+/// The columns of the tables.
 fn columns(version: &Value) -> Vec<Column> {
     let declared = version.items("additionalPrinterColumns").iter();
     let declared: Vec<Column> = declared
@@ -170,7 +167,7 @@ fn columns(version: &Value) -> Vec<Column> {
             path: column.text("jsonPath").to_owned(),
         })
         .collect();
-    table_columns(&declared).or_else(|_| table_columns(&[])).expect("the columns of every kind have paths")
+    table_columns(&declared)
 }
 
 fn rules(definition: &Value, version: &Value) -> Rules {
@@ -192,7 +189,8 @@ fn rules(definition: &Value, version: &Value) -> Rules {
     Rules {
         conditional_update: true,
         selectable: all.into_iter().map(selectable).collect(),
-        status_resets: status_resets(version),
+        // Members besides spec, metadata and status are put back as well, and are owned by who writes them.
+        status_resets: vec!["metadata".to_owned()],
         ..Rules::default()
     }
 }
@@ -209,14 +207,6 @@ fn fields(version: &Value) -> Vec<String> {
         }
     }
     fields
-}
-
-/// The fields besides `spec` that writes of the status do not own: everything but the status.
-fn status_resets(version: &Value) -> Vec<String> {
-    let properties = version.at("schema").at("openAPIV3Schema").at("properties");
-    let own = sorted_entries(properties).into_iter().map(|(name, _)| name);
-    let own = own.filter(|name| !NOT_RESET_BY_NAME.contains(name)).map(str::to_owned);
-    std::iter::once("metadata".to_owned()).chain(own).collect()
 }
 
 #[cfg(test)]
@@ -269,7 +259,7 @@ mod tests {
         let scale = found.subresources[1].scale.as_ref().unwrap();
         assert_eq!(scale.spec_replicas, ["spec", "size", "replicas"]);
         assert!(scale.selector.is_empty());
-        assert_eq!(found.rules.status_resets, ["metadata", "more"]);
+        assert_eq!(found.rules.status_resets, ["metadata"], "nothing but that and the spec");
     }
 
     #[test]
@@ -283,9 +273,9 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_cannot_be_parsed_drops_all_declared_columns() {
+    fn a_path_that_cannot_be_parsed_leaves_the_columns_before_it() {
         let names: Vec<String> = described(1).columns.into_iter().map(|column| column.name).collect();
-        assert_eq!(names, ["Name", "Age"]);
+        assert_eq!(names, ["Name"]);
     }
 
     #[test]

@@ -195,7 +195,7 @@ mod tests {
     fn deployments() -> DefinedKind {
         let of = |resource: &&ResourceType| resource.group == "apps" && resource.plural == "deployments";
         let mut definition = orch().resources().iter().find(of).unwrap().clone();
-        definition.columns = table_columns(&[]).unwrap();
+        definition.columns = table_columns(&[]);
         DefinedKind::new(&definition, None)
     }
 
