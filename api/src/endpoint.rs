@@ -77,7 +77,7 @@ impl Endpoint<'_> {
         if is_served {
             return Ok(());
         }
-        match self.resource.is_declared() {
+        match self.resource.is_of_declared() {
             true => {
                 Err(ApiError::Unserved { verb: verb.as_str(), subject: Subject::resource(self.resource, "") })
             }

@@ -43,7 +43,7 @@ pub(super) fn takes_protobuf(request: Request<'_>) -> bool {
 
 /// The refusal of a patch of an unknown type.
 pub(super) fn unsupported_patch(content_type: &str, request: Request<'_>) -> ApiError {
-    if request.resource.is_declared() {
+    if request.resource.is_of_declared() {
         let accepted =
             "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
         return ApiError::UnsupportedMediaType(format!(
