@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use super::Request;
 use crate::error::ApiError;
+use crate::request::Verb;
 
 /// The type that HTML forms send, and `curl -d` without a header.
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -25,20 +26,25 @@ pub(super) fn patch_media_type(content_type: &str) -> &str {
 /// Media types of text.
 const TEXTS: &str = "application/json, application/yaml";
 
-/// The refusal of a body whose media type is not JSON, YAML or, of built-in kinds, Protobuf.
+/// The refusal of a body whose media type is not JSON, YAML or, where it may be that, Protobuf. As in the reference, declared kinds
+/// name Protobuf, too, which options and lists of metadata may have; not so to a client that has sent an object in it.
 pub(super) fn unsupported(request: Request<'_>) -> ApiError {
     let Request { content_type, user_agent, .. } = request;
     let protobuf = request.registry.brand.protobuf_media_type;
-    let accepted = if takes_protobuf(request) { format!("{TEXTS}, {protobuf}") } else { TEXTS.to_owned() };
+    let accepted = match media_type(content_type) == protobuf {
+        true => TEXTS.to_owned(),
+        false => format!("{TEXTS}, {protobuf}"),
+    };
     let hint = hint(content_type, user_agent, "application/json");
     ApiError::UnsupportedMediaType(format!(
         "the body of the request was in an unknown format - accepted media types include: {accepted}{hint}"
     ))
 }
 
-/// Whether bodies of the request may be Protobuf.
+/// Whether the body of the request may be Protobuf: an object of a declared kind may not, options of a deletion are of a built-in type.
 pub(super) fn takes_protobuf(request: Request<'_>) -> bool {
-    !request.resource.is_declared()
+    let is_deletion = matches!(request.verb, Verb::Delete | Verb::DeleteCollection);
+    is_deletion || !request.resource.is_declared()
 }
 
 /// The refusal of a patch of an unknown type.
