@@ -56,6 +56,22 @@ fn unknown_part(resource: &Resource, target: &Target) -> ApiError {
 }
 
 impl Endpoint<'_> {
+    /// Checks that `target`, from which this endpoint was resolved, names the namespace that a request for `verb` needs; `None`: the
+    /// method has no verb.
+    ///
+    /// # Errors
+    /// `NoPage`: of a declared kind, only lists and watches are of all namespaces. Built-in kinds do not serve other verbs there
+    /// ([`Endpoint::check_verb`]).
+    pub(crate) fn check_reach(&self, target: &Target, verb: Option<Verb>) -> Result<(), ApiError> {
+        let resource = self.resource;
+        let is_of_all = resource.is_of_declared() && resource.namespaced && target.namespace.is_empty();
+        match verb {
+            Some(Verb::List | Verb::Watch) => Ok(()),
+            _ if is_of_all => Err(ApiError::NoPage),
+            _ => Ok(()),
+        }
+    }
+
     /// Checks that `verb` is served on `target`, from which this endpoint was resolved.
     ///
     /// # Errors
@@ -77,7 +93,7 @@ impl Endpoint<'_> {
         if is_served {
             return Ok(());
         }
-        match self.resource.is_declared() {
+        match self.resource.is_of_declared() {
             true => {
                 Err(ApiError::Unserved { verb: verb.as_str(), subject: Subject::resource(self.resource, "") })
             }

@@ -265,8 +265,6 @@ pub enum NotAcceptable {
     Alone(&'static str),
     /// The media type is known, its parameters (`as=`, `g=`, `v=`) are not.
     Parameters,
-    /// The kind has no media types but those of text.
-    Text,
     /// The media type is known, but cannot carry watch events.
     Stream,
     /// The object cannot be converted to the requested view. The message is complete.

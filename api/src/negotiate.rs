@@ -131,7 +131,7 @@ pub fn negotiate_without_table(
     negotiate_of(accept, user_agent, query, brand, |_, view| view != ResponseView::Table)
 }
 
-/// Chooses the representation for a declared kind, whose objects have no Protobuf.
+/// Chooses the representation for a declared kind, whose objects have no Protobuf and whose scale is not shown in it.
 ///
 /// # Errors
 /// As for [`negotiate`].
@@ -143,7 +143,8 @@ pub fn negotiate_text(
 ) -> Result<Representation, ApiError> {
     let is_text = |encoding, view| encoding != Encoding::Protobuf || ResponseView::is_metadata(view);
     let found = negotiate_of(accept, user_agent, query, brand, is_text);
-    found.map_err(|_| ApiError::NotAcceptable(NotAcceptable::Text))
+    // No router in front of it knows the media types: they are named in the same words whatever was asked for.
+    found.map_err(|_| ApiError::NotAcceptable(NotAcceptable::Parameters))
 }
 
 /// Chooses the representation for a document that has no other views, such as those of discovery.

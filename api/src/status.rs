@@ -348,10 +348,6 @@ fn not_acceptable(which: &NotAcceptable, brand: &Brand) -> Status {
             let message = format!("only the following media types are accepted: {list}");
             plain(406, "NotAcceptable", &message)
         }
-        NotAcceptable::Text => {
-            let message = "only the following media types are accepted: application/json, application/yaml";
-            plain(406, "NotAcceptable", message)
-        }
         NotAcceptable::Stream => {
             let list = format!("application/json;stream=watch, {protobuf};stream=watch");
             let message = format!("only the following media types are accepted: {list}");

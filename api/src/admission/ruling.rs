@@ -101,7 +101,8 @@ impl Refusal {
 
 /// The error of a write that is forbidden for `reason`.
 pub(crate) fn forbidden(subject: Subject, reason: &str) -> ApiError {
-    let message = format!("{} {} is forbidden: {reason}", subject.qualified(), quoted(&subject.name));
+    let name = if subject.name.is_empty() { String::new() } else { format!(" {}", quoted(&subject.name)) };
+    let message = format!("{}{name} is forbidden: {reason}", subject.qualified());
     ApiError::Forbidden { subject, message, cause: None }
 }
 

@@ -171,15 +171,13 @@ impl Asker {
             let to = api_version(to);
             return Err(Failure(format!("request to convert CR to an invalid group/version: {to}")));
         }
-        let unknown = batch.iter().enumerate().find(|(_, piece)| !is_known(&piece.written_as));
-        let Some((at, piece)) = unknown else { return Ok(()) };
-        let from = api_version(&piece.written_as);
-        Err(Failure(match batch.len() {
-            1 => format!("request to convert CR from an invalid group/version: {from}"),
-            _ => format!(
-                "request to convert CR list failed, list index {at} has invalid group/version: {from}"
-            ),
-        }))
+        match batch.iter().find(|piece| !is_known(&piece.written_as)) {
+            None => Ok(()),
+            Some(piece) => {
+                let from = api_version(&piece.written_as);
+                Err(Failure(format!("request to convert CR from an invalid group/version: {from}")))
+            }
+        }
     }
 
     fn question(&self, way: &Way, pieces: &[Piece], to: &Arc<WrittenAs>) -> Question {
@@ -201,7 +199,7 @@ impl Asker {
         // A stack of halves, the next one on top: it grows with the logarithm of the objects.
         let mut due = vec![question];
         while let Some(question) = due.pop() {
-            match self.ask_once(&question, left, answered.len(), trace.as_ref()).await {
+            match self.ask_once(&question, left, trace.as_ref()).await {
                 Ok(objects) => answered.extend(objects),
                 Err(None) => due.extend(self.halves(&question)?.into_iter().rev()),
                 Err(Some(failure)) => return Err(failure),
@@ -216,13 +214,12 @@ impl Asker {
         Ok(answered)
     }
 
-    /// The objects that the server answers `question` with in the time that is `left`, of which `before` others were sent in earlier halves. `Err(None)`: the
-    /// answer is too large, and the question can be divided.
+    /// The objects that the server answers `question` with in the time that is `left`. `Err(None)`: the answer is too large, and the
+    /// question can be divided.
     async fn ask_once(
         &self,
         question: &Question,
         left: Duration,
-        before: usize,
         trace: Option<&ActiveSpan>,
     ) -> Result<Converted, Option<Failure>> {
         let Ok(Way { reviews, post, parts }) = &self.way else { return Ok(Converted::new()) };
@@ -235,7 +232,7 @@ impl Asker {
                 return Err(None);
             }
             Err(unposted) => Err(self.failed(from, Breach::Call, &unposted.reason)),
-            Ok(answer) => self.judged(reviews, question, &answer, before),
+            Ok(answer) => self.judged(reviews, question, &answer),
         };
         let now = parts.ambient.now();
         let took = Duration::from_micros(now.0.saturating_sub(began.0));
@@ -287,13 +284,7 @@ impl Asker {
     }
 
     /// The objects in `answer`, each checked and with the metadata that it was sent with.
-    fn judged(
-        &self,
-        reviews: &Reviews,
-        question: &Question,
-        answer: &[u8],
-        before: usize,
-    ) -> Result<Converted, Refused> {
+    fn judged(&self, reviews: &Reviews, question: &Question, answer: &[u8]) -> Result<Converted, Refused> {
         let Question { uid, document, forms, to } = question;
         let from = &forms[0];
         let objects = reviews.objects_of(uid, answer).map_err(|unanswered| match unanswered {
@@ -302,22 +293,20 @@ impl Asker {
         })?;
         let (given, asked) = (objects.len(), forms.len());
         if given != asked {
-            let text = format!(
-                "conversion webhook for {} returned {given} objects, expected {asked}",
-                self.name(from)
-            );
+            // The others were answered for: told is what is left for one.
+            let given = (given + 1).saturating_sub(asked);
+            let text =
+                format!("conversion webhook for {} returned {given} objects, expected 1", self.name(from));
             return Err((Breach::Partial, Failure(text)));
         }
         let api_version = format!("{}/{}", self.of.group, to.version);
         let expected = Expected { api_version: &api_version, kind: &self.of.kind };
-        let is_single = asked == 1 && before == 0;
         let mut converted = Converted::with_capacity(asked);
         let sent: Vec<Sent> = Reviews::objects_in(document)
             .map_err(|error| self.failed(from, Breach::Call, &error.to_string()))?;
-        for (at, (sent, object)) in sent.into_iter().zip(objects).enumerate() {
-            let place = (!is_single).then_some(before + at);
+        for (sent, object) in sent.into_iter().zip(objects) {
             let object = restored(expected, sent.metadata, object);
-            converted.push(object.map_err(|fault| self.invalid(from, place, fault))?);
+            converted.push(object.map_err(|fault| self.invalid(from, &fault))?);
         }
         Ok(converted)
     }
@@ -328,19 +317,15 @@ impl Asker {
         (breach, Failure(text))
     }
 
-    /// The failure of one object: of the only one, or of that at a `place` among many.
-    fn invalid(&self, from: &WrittenAs, place: Option<usize>, fault: Fault) -> Refused {
-        let told = match (place, &fault) {
-            (None, Fault::Type(_)) => "invalid object at index 0".to_owned(),
-            (None, Fault::Identity(_)) => "invalid object".to_owned(),
-            (None, Fault::Metadata(_)) => "invalid metadata".to_owned(),
-            (Some(at), Fault::Type(_) | Fault::Identity(_)) => {
-                format!("invalid converted object at index {at}")
-            }
-            (Some(at), Fault::Metadata(_)) => format!("invalid metadata in object at index {at}"),
+    /// The failure of one object, in the words for one that was sent alone: the reference asks about each object of a list, too.
+    fn invalid(&self, from: &WrittenAs, fault: &Fault) -> Refused {
+        let (told, reason) = match fault {
+            Fault::Untyped(text) => return (Breach::Invalid, Failure(cut(text).to_owned())),
+            Fault::Type(reason) => ("invalid object at index 0", reason),
+            Fault::Identity(reason) => ("invalid object", reason),
+            Fault::Metadata(reason) => ("invalid metadata", reason),
         };
-        let (Fault::Type(reason) | Fault::Identity(reason) | Fault::Metadata(reason)) = fault;
-        let text = format!("conversion webhook for {} returned {told}: {}", self.name(from), cut(&reason));
+        let text = format!("conversion webhook for {} returned {told}: {}", self.name(from), cut(reason));
         (Breach::Invalid, Failure(text))
     }
 

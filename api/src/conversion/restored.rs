@@ -15,6 +15,8 @@ use orch_schema::value::{Map, Value};
 /// The fault of a converted object, without its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
+    /// It names no kind. The text has no beginning.
+    Untyped(String),
     /// It is of another type than was asked for.
     Type(String),
     /// It is another object than the one that was sent.
@@ -34,6 +36,9 @@ pub(super) struct Expected<'a> {
 /// `converted`, which a server has answered for an object with the metadata `original`, without the members that tell its type, and
 /// with that metadata.
 pub(super) fn restored(expected: Expected<'_>, original: Value, converted: Value) -> Result<Value, Fault> {
+    if converted.is_object() && converted.text("kind").is_empty() {
+        return Err(Fault::Untyped(format!("Object 'Kind' is missing in '{converted}'")));
+    }
     let Value::Object(mut converted) = converted else {
         return Err(Fault::Type("it is no object".to_owned()));
     };
@@ -81,6 +86,10 @@ fn check_identity(original: &Value, converted: &Value) -> Result<(), Fault> {
 /// A rule for all labels or annotations of an object.
 type Rule = fn(&Value, &Path) -> FieldErrors;
 
+/// The members that a conversion may change, each with the name by which its refusals call it and its rule.
+const CHANGEABLE: [(&str, &str, Rule); 2] =
+    [("labels", "labels", validate_labels), ("annotations", "annotation", validate_annotations)];
+
 /// The metadata `original` with the labels and annotations of `told`.
 fn restored_metadata(original: Value, told: Option<Value>) -> Result<Value, String> {
     let mut told = match told {
@@ -94,10 +103,7 @@ fn restored_metadata(original: Value, told: Option<Value>) -> Result<Value, Stri
         Value::Object(metadata) => metadata,
         _ => Map::new(),
     };
-    // The reference's errors name annotations in the singular.
-    let rules: [(&str, &str, Rule); 2] =
-        [("labels", "labels", validate_labels), ("annotations", "annotation", validate_annotations)];
-    for (field, shown, validate) in rules {
+    for (field, called, validate) in CHANGEABLE {
         let new = match told.get_mut(field).map(Value::take) {
             None | Some(Value::Null) => {
                 metadata.shift_remove(field);
@@ -107,7 +113,7 @@ fn restored_metadata(original: Value, told: Option<Value>) -> Result<Value, Stri
         };
         check_texts(field, &new)?;
         if metadata.get(field) != Some(&new) {
-            let errors = validate(&new, &Path::new("metadata").child(shown));
+            let errors = validate(&new, &Path::new("metadata").child(called));
             aggregated(errors)?;
         }
         metadata.insert(field, new);
@@ -220,7 +226,10 @@ mod tests {
             refused("kind", json!("Gadget")),
             of_type("invalid kind (expected Widget, received Gadget)")
         );
-        assert_eq!(refused("kind", json!(7)), of_type("invalid kind (expected Widget, received )"));
+        for none in [json!(7), json!(""), json!(null)] {
+            let Fault::Untyped(text) = refused("kind", none) else { panic!("it is of no kind") };
+            assert!(text.starts_with("Object 'Kind' is missing in '{\"") && text.ends_with("}'"), "{text}");
+        }
         assert_eq!(
             restored(EXPECTED, original()["metadata"].clone(), json!(7)).unwrap_err(),
             of_type("it is no object")
@@ -277,7 +286,7 @@ mod tests {
         else {
             panic!("an annotation without a name passed");
         };
-        assert!(text.contains("metadata.annotation: Invalid value"), "{text}");
+        assert!(text.starts_with("metadata.annotation: Invalid value"), "{text}");
         // Old ones that would be refused today stay.
         let mut before = original();
         before["metadata"]["labels"] = json!({"l": "a b"});

@@ -16,10 +16,34 @@ use super::set::FieldSet;
 /// The number of replicas in an object and in its scale.
 #[derive(Clone, Debug)]
 pub struct ScaledField {
-    of_object: Vec<PathElement>,
-    of_scale: Vec<PathElement>,
-    object_version: String,
-    scale_version: String,
+    of_object: FieldOfVersion,
+    /// Its other versions: their owners have the field, too.
+    of_others: Vec<FieldOfVersion>,
+    of_scale: FieldOfVersion,
+}
+
+/// The number of replicas in objects of one `apiVersion`.
+#[derive(Clone, Debug)]
+struct FieldOfVersion {
+    api_version: String,
+    path: Vec<PathElement>,
+}
+
+impl FieldOfVersion {
+    fn new(api_version: String, steps: &[impl AsRef<str>]) -> Self {
+        let path = steps.iter().map(|step| PathElement::field(step.as_ref())).collect();
+        FieldOfVersion { api_version, path }
+    }
+
+    fn is_owned_in(&self, entry: &ManagedEntry) -> bool {
+        entry.api_version == self.api_version && entry.set.has(&self.path)
+    }
+
+    fn set(&self) -> FieldSet {
+        let mut set = FieldSet::EMPTY;
+        set.insert(&self.path);
+        set
+    }
 }
 
 /// Manager, operation and sub-resource: the identity of an owner in both views, whose versions differ.
@@ -28,17 +52,28 @@ type Owner = (Operation, String, String);
 impl ScaledField {
     /// The field of an object of `object_version`, which has it at `paths`; its scale is of `scale_version`.
     pub fn new(paths: &ScalePaths, object_version: String, scale_version: String) -> Self {
-        let of_object = paths.spec_replicas.iter().map(|step| PathElement::field(step)).collect();
-        let of_scale = ["spec", "replicas"].map(PathElement::field).into();
-        ScaledField { of_object, of_scale, object_version, scale_version }
+        ScaledField {
+            of_object: FieldOfVersion::new(object_version, &paths.spec_replicas),
+            of_others: Vec::new(),
+            of_scale: FieldOfVersion::new(scale_version, &["spec", "replicas"]),
+        }
+    }
+
+    /// The same, of an object that has the field at `paths` in its version `object_version`, too.
+    #[must_use]
+    pub fn and_in(mut self, paths: &ScalePaths, object_version: String) -> Self {
+        self.of_others.push(FieldOfVersion::new(object_version, &paths.spec_replicas));
+        self
     }
 
     /// The managed fields of the scale of an object with `managed`.
     pub fn to_scale(&self, managed: Option<&Value>) -> Option<Value> {
-        let entries = entries_of(managed).into_iter().filter(|entry| self.is_owned_in(entry));
-        let entries = entries.map(|entry| ManagedEntry {
-            api_version: self.scale_version.clone(),
-            set: set_of(&self.of_scale),
+        let mut seen = BTreeSet::new();
+        let entries = entries_of(managed).into_iter().filter(|entry| self.owned_in(entry).is_some());
+        // set: who owns the field in two versions is one owner of the scale's.
+        let entries = entries.filter(|entry| seen.insert(owner(entry))).map(|entry| ManagedEntry {
+            api_version: self.of_scale.api_version.clone(),
+            set: self.of_scale.set(),
             ..entry
         });
         Managed { entries: entries.collect() }.encode()
@@ -46,21 +81,27 @@ impl ScaledField {
 
     /// The managed fields of the object with `managed` after a write of its scale, which has `scaled` now.
     pub fn to_object(&self, managed: Option<&Value>, scaled: Option<&Value>) -> Option<Value> {
-        let owners = entries_of(scaled).into_iter().filter(|entry| entry.set.has(&self.of_scale));
+        let owners = entries_of(scaled).into_iter().filter(|entry| entry.set.has(&self.of_scale.path));
         let owners: Vec<ManagedEntry> = owners.collect();
-        let mut new: BTreeSet<Owner> = owners.iter().map(owner).collect();
+        let after: BTreeSet<Owner> = owners.iter().map(owner).collect();
+        let mut before = BTreeSet::new();
         let mut entries = Vec::new();
         for mut entry in entries_of(managed) {
-            if self.is_owned_in(&entry) && !new.remove(&owner(&entry)) {
-                entry.set.subtract(&set_of(&self.of_object));
+            if let Some(field) = self.owned_in(&entry) {
+                let owner = owner(&entry);
+                if after.contains(&owner) {
+                    before.insert(owner);
+                } else {
+                    entry.set.subtract(&field.set());
+                }
             }
             entries.push(entry);
         }
         // set: the owners that the object does not have yet.
-        let added = owners.into_iter().filter(|entry| new.contains(&owner(entry)));
+        let added = owners.into_iter().filter(|entry| !before.contains(&owner(entry)));
         entries.extend(added.map(|entry| ManagedEntry {
-            api_version: self.object_version.clone(),
-            set: set_of(&self.of_object),
+            api_version: self.of_object.api_version.clone(),
+            set: self.of_object.set(),
             time: None,
             ..entry
         }));
@@ -69,8 +110,10 @@ impl ScaledField {
         managed.encode()
     }
 
-    fn is_owned_in(&self, entry: &ManagedEntry) -> bool {
-        entry.api_version == self.object_version && entry.set.has(&self.of_object)
+    /// The field as `entry` has it, in its version; `None`: it does not own it.
+    fn owned_in(&self, entry: &ManagedEntry) -> Option<&FieldOfVersion> {
+        // few: the versions of one kind that are served.
+        std::iter::once(&self.of_object).chain(&self.of_others).find(|field| field.is_owned_in(entry))
     }
 }
 
@@ -83,26 +126,23 @@ fn entries_of(managed: Option<&Value>) -> Vec<ManagedEntry> {
     Managed::decode(managed).unwrap_or_default().entries
 }
 
-fn set_of(path: &[PathElement]) -> FieldSet {
-    let mut set = FieldSet::EMPTY;
-    set.insert(path);
-    set
-}
-
 #[cfg(test)]
 mod tests {
     use orch_schema::json;
 
     use super::*;
 
-    fn field() -> ScaledField {
+    fn paths(replicas: &str) -> ScalePaths {
         let steps = |path: &str| path.split('.').map(str::to_owned).collect();
-        let paths = ScalePaths {
-            spec_replicas: steps("spec.size"),
+        ScalePaths {
+            spec_replicas: steps(replicas),
             status_replicas: steps("status.size"),
             selector: steps("spec.selector"),
-        };
-        ScaledField::new(&paths, "a/v1".to_owned(), "s/v1".to_owned())
+        }
+    }
+
+    fn field() -> ScaledField {
+        ScaledField::new(&paths("spec.size"), "a/v1".to_owned(), "s/v1".to_owned())
     }
 
     fn entry(manager: &str, operation: &str, version: &str, subresource: &str, fields: Value) -> Value {
@@ -118,7 +158,7 @@ mod tests {
 
     fn size_of(managed: Option<&Value>) -> Vec<String> {
         let entries = entries_of(managed).into_iter();
-        let owned = entries.filter(|entry| entry.set.has(&field().of_object));
+        let owned = entries.filter(|entry| entry.set.has(&field().of_object.path));
         owned.map(|entry| format!("{}/{}", entry.manager, entry.subresource)).collect()
     }
 
@@ -134,6 +174,34 @@ mod tests {
         let scaled = field().to_scale(Some(&managed)).unwrap();
         assert_eq!(scaled, json!([entry("m", "Update", "s/v1", "", json!({"f:spec": {"f:replicas": {}}}))]));
         assert_eq!(field().to_scale(None), None);
+    }
+
+    #[test]
+    fn owners_in_other_versions_are_shown_and_lose_the_field() {
+        let field = field().and_in(&paths("spec.amount"), "a/v0".to_owned());
+        let older = json!({"f:spec": {"f:amount": {}, "f:size": {}}});
+        let managed =
+            json!([entry("o", "Apply", "a/v0", "", older.clone()), entry("p", "Apply", "a/v2", "", older),]);
+        let scaled = field.to_scale(Some(&managed)).unwrap();
+        assert_eq!(scaled, json!([entry("o", "Apply", "s/v1", "", json!({"f:spec": {"f:replicas": {}}}))]));
+        assert_eq!(field.to_object(Some(&managed), Some(&scaled)).as_ref(), Some(&managed));
+        let taken = json!([entry("s", "Update", "s/v1", "scale", json!({"f:spec": {"f:replicas": {}}}))]);
+        let after = entries_of(field.to_object(Some(&managed), Some(&taken)).as_ref());
+        let has = |entry: &ManagedEntry, path: &str| {
+            let path: Vec<PathElement> = path.split('.').map(PathElement::field).collect();
+            entry.set.has(&path)
+        };
+        let of = |manager: &str| after.iter().find(|entry| entry.manager == manager).unwrap();
+        assert!(!has(of("o"), "spec.amount") && has(of("o"), "spec.size"));
+        assert!(has(of("p"), "spec.amount"), "a version without a scale");
+        assert!(has(of("s"), "spec.size") && of("s").api_version == "a/v1");
+        let twice = json!([
+            entry("m", "Update", "a/v0", "", json!({"f:spec": {"f:amount": {}}})),
+            entry("m", "Update", "a/v1", "", json!({"f:spec": {"f:size": {}}})),
+        ]);
+        let scaled = field.to_scale(Some(&twice)).unwrap();
+        assert_eq!(entries_of(Some(&scaled)).len(), 1);
+        assert_eq!(field.to_object(Some(&twice), Some(&scaled)), Some(twice));
     }
 
     #[test]

@@ -108,7 +108,11 @@ impl Maker<'_> {
             let id = self.id(prefix, reach, &capitalized(&part.name));
             let parameters: &'static [Parameter] = if method == "patch" { &PATCH } else { &[] };
             let own = self.operation(method, method, id, parameters);
-            let kind = group_version_kind(&part.group, &part.version, &part.kind);
+            // Each operation of a declared kind names that kind, whatever its documents are.
+            let kind = match self.is_declared() {
+                true => own.kind.clone(),
+                false => group_version_kind(&part.group, &part.version, &part.kind),
+            };
             let description = format!("{prefix} {} of the specified {}", part.name, self.resource.kind);
             self.written(Operation { kind, description, ..own }, action, verb)
         });

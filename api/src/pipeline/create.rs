@@ -10,13 +10,15 @@ use bytes::Bytes;
 use orch_raft::object::SharedObject;
 use orch_raft::{Condition, Key, Operation, Outcome, Put, Store};
 use orch_rules::kinds::Context;
-use orch_rules::validate::WriteKind;
 use orch_rules::validate::tree::Tree;
+use orch_rules::validate::{FieldErrors, WriteKind};
 use orch_schema::value::Value;
 
 use super::admit::LOOKS;
 use super::allotment::Transfer;
 use super::definitions::{check_may_be_created, declares};
+use super::foreign::ForeignType;
+use super::incoming::Incoming;
 use super::modify::{ATTEMPTS_MAX, changing_too_fast, dependency_changed};
 use super::new_object::{Origin, clear_system_fields, fill_prepared, is_name_to_be_drawn, known_name};
 use super::options::Options;
@@ -38,6 +40,8 @@ const NAME_ATTEMPTS: usize = 8;
 #[derive(Clone)]
 struct Mutated {
     value: Value,
+    /// See [`Incoming::foreign`].
+    foreign: Option<ForeignType>,
     /// Time of the create.
     now: String,
     /// The client's object had labels.
@@ -69,7 +73,7 @@ impl<S: Store> Pipeline<S> {
     /// POST.
     pub(super) async fn create(&self, request: Request<'_>) -> Result<Written, ApiError> {
         let options = self.write_options(request, WriteKind::Plain)?;
-        let incoming = self.incoming(request, options.field_validation)?;
+        let incoming = self.incoming_of_any_kind(request, options.field_validation)?;
         self.create_from(request, &options, incoming, Origin::Sent).await
     }
 
@@ -78,18 +82,18 @@ impl<S: Store> Pipeline<S> {
         &self,
         request: Request<'_>,
         options: &Options,
-        incoming: Value,
+        mut incoming: Incoming,
         origin: Origin,
     ) -> Result<Written, ApiError> {
-        let mut value = incoming;
+        let value = &mut incoming.value;
         if request.verb != Verb::Create {
             self.check_may_create(request).await?;
         }
-        self.settle_namespace(request, &mut value)?;
-        check_unversioned(&value)?;
+        self.settle_namespace(request, value)?;
+        check_unversioned(value)?;
         let applied = origin == Origin::Applied;
-        request.exchange.warn(owners::deduplicate(&mut value, applied));
-        let first = self.mutated_new(request, options, value, origin).await?;
+        request.exchange.warn(owners::deduplicate(value, applied));
+        let first = self.mutated_new(request, options, incoming, origin).await?;
         let draws_names = is_name_to_be_drawn(&first.value);
         let mut names_left = if draws_names { NAME_ATTEMPTS } else { 1 };
         let is_kept = self.allots(request) || draws_names && first.additions.has_waited();
@@ -136,10 +140,10 @@ impl<S: Store> Pipeline<S> {
         options: &Options,
         origin: Origin,
     ) -> Result<Mutated, ApiError> {
-        let mut value = self.incoming(request, options.field_validation)?;
-        self.settle_namespace(request, &mut value)?;
-        owners::deduplicate(&mut value, false);
-        self.mutated_new(request, options, value, origin).await
+        let mut incoming = self.incoming_of_any_kind(request, options.field_validation)?;
+        self.settle_namespace(request, &mut incoming.value)?;
+        owners::deduplicate(&mut incoming.value, false);
+        self.mutated_new(request, options, incoming, origin).await
     }
 
     /// The new object of `incoming` with its defaults and owners, after mutating admission.
@@ -147,10 +151,10 @@ impl<S: Store> Pipeline<S> {
         &self,
         request: Request<'_>,
         options: &Options,
-        incoming: Value,
+        incoming: Incoming,
         origin: Origin,
     ) -> Result<Mutated, ApiError> {
-        let mut value = incoming;
+        let Incoming { mut value, foreign } = incoming;
         let now = self.ambient.now().seconds_text();
         let labels_given = !value.at("metadata").is_empty_at("labels");
         let context = Context { labels_given, ..self.context(request, &now) };
@@ -165,6 +169,7 @@ impl<S: Store> Pipeline<S> {
         };
         let size = self.default_new(request, options, &mut value, &context, origin);
         let (mut view, mut additions) = (View::of(&self.store), Additions::default());
+        check_may_be_created(request.resource, value.at("metadata").text("name"))?;
         self.mutate(&attributes, Some(&mut value), &mut view, &mut additions).await?;
         size?;
         check_unversioned(&value)?;
@@ -174,7 +179,7 @@ impl<S: Store> Pipeline<S> {
         }
         request.exchange.warn(owners::deduplicate(&mut value, true));
         self.confirm_rights(&attributes, &value, &mut view).await?;
-        Ok(Mutated { value, now, labels_given, view, additions })
+        Ok(Mutated { value, foreign, now, labels_given, view, additions })
     }
 
     /// Creates the object `mutated`. `None`: another object has got a value that this one was allotted.
@@ -184,7 +189,7 @@ impl<S: Store> Pipeline<S> {
         options: &Options,
         mutated: Mutated,
     ) -> Result<Option<Written>, ApiError> {
-        let Mutated { mut value, now, labels_given, mut view, mut additions } = mutated;
+        let Mutated { mut value, foreign, now, labels_given, mut view, mut additions } = mutated;
         let is_generated = !value.at("metadata").text("generateName").is_empty();
         let draws_name = is_name_to_be_drawn(&value);
         self.set_system_fields(&mut value, &now);
@@ -196,11 +201,13 @@ impl<S: Store> Pipeline<S> {
         resource.strategy.prepare_for_create(&context, &mut value);
         request.budget.check()?;
         let name = value.at("metadata").text("name").to_owned();
+        if let Some(foreign) = foreign {
+            return Err(foreign.refusal(resource, &name, FieldErrors::new()));
+        }
         let required = resource.strategy.namespace_requirement(&context, None, &value);
         let unmet = self.unmet(request, required, &view).await?;
         self.validate_new(request, &value, &now, unmet)?;
         request.exchange.warn(resource.strategy.warnings(&self.context(request, &now), None, &value));
-        check_may_be_created(resource, &name)?;
         let key = Key::new(&resource.storage, &request.target.namespace, &name)
             .map_err(|error| ApiError::BadRequest(error.to_string()))?;
         let attributes = Attributes { name: &name, draws_name, ..attributes };

@@ -35,7 +35,7 @@ pub(super) fn declares(resource: &Resource) -> bool {
     *resource.storage == *DEFINITIONS
 }
 
-/// Refuses a new object called `name` of a kind that is being deleted.
+/// Refuses a new object of a kind that is being deleted. `name` is the one that the client gives it; empty where it is to be drawn.
 pub(super) fn check_may_be_created(resource: &Resource, name: &str) -> Result<(), ApiError> {
     const REASON: &str = "create not allowed while custom resource definition is terminating";
     match resource.stage {

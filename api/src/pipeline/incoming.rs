@@ -6,45 +6,85 @@
 use memchr::memmem;
 use orch_raft::Store;
 use orch_rules::Action;
+use orch_rules::validate::FieldErrors;
 use orch_rules::validate::tree::{Tree, child_mut, object_mut, set, unset};
-use orch_rules::validate::{FieldError, FieldErrors, Path};
-use orch_schema::excerpt::{part, quoted, summary};
+use orch_schema::excerpt::{part, summary};
 use orch_schema::value::Value;
 use orch_schema::{
     DecodeError, Decoded, Head, Limits, StrictError, decode_json, decode_protobuf_object, decode_yaml,
     read_json, read_yaml,
 };
 
+use super::foreign::ForeignType;
 use super::media_type::{media_type, takes_protobuf, unsupported};
 use super::options::FieldValidation;
 use super::{Pipeline, Request};
-use crate::error::{ApiError, Subject};
+use crate::error::ApiError;
 use crate::exchange::Step;
 use crate::request::Verb;
+
+/// The object of a body.
+pub(super) struct Incoming {
+    /// Canonical form of the request's version.
+    pub value: Value,
+    /// The type that it states, where that is not the path's.
+    pub foreign: Option<ForeignType>,
+}
+
+/// An object of the path's type.
+impl From<Value> for Incoming {
+    fn from(value: Value) -> Self {
+        Incoming { value, foreign: None }
+    }
+}
 
 /// The result of a patch.
 pub(super) struct Patched {
     /// Canonical form of the request's version.
     pub value: Value,
+    /// The type that it states, where that is not the path's.
+    pub foreign: Option<ForeignType>,
     /// Texts for `Warning` headers.
     pub warnings: Vec<String>,
 }
 
 impl<S: Store> Pipeline<S> {
-    /// Decodes the body of a create or update.
+    /// Decodes the body of a create or update, which has to be of the path's type.
     pub(super) fn incoming(
         &self,
         request: Request<'_>,
         validation: FieldValidation,
     ) -> Result<Value, ApiError> {
+        let Incoming { value, foreign } = self.incoming_of_any_kind(request, validation)?;
+        match foreign {
+            None => Ok(value),
+            Some(foreign) => {
+                let name = value.at("metadata").text("name");
+                Err(foreign.refusal(request.resource, name, FieldErrors::new()))
+            }
+        }
+    }
+
+    /// Decodes the body of a create or update. That of a declared kind may state another kind.
+    pub(super) fn incoming_of_any_kind(
+        &self,
+        request: Request<'_>,
+        validation: FieldValidation,
+    ) -> Result<Incoming, ApiError> {
         request.budget.check()?;
         let began = self.ambient.now();
         let decoded = decode_body(request, |format, error| refused_in(format, request, error))?;
         request.budget.check()?;
-        let Decoded { mut value, strict, head } = decoded;
-        match request.resource.is_declared() {
-            true => check_declared_head(request, &head, &value)?,
-            false => check_head(request, &head)?,
+        let Decoded { mut value, mut strict, head } = decoded;
+        let foreign = match request.resource.is_declared() {
+            true => check_declared_head(request, &head)?,
+            false => check_head(request, &head).map(|()| None)?,
+        };
+        if foreign.is_some() {
+            // The schema is that of another kind.
+            strict.retain(
+                |error| !matches!(error, StrictError::Unknown(path) if !path.starts_with("metadata.")),
+            );
         }
         let warnings = report_strict_errors(request, &head, strict, validation)?;
         request.exchange.warn(warnings);
@@ -53,7 +93,7 @@ impl<S: Store> Pipeline<S> {
             clear_managed_fields(&mut value);
         }
         request.exchange.note(Step::Decode, began, self.ambient.now());
-        Ok(value)
+        Ok(Incoming { value, foreign })
     }
 
     /// Whether the body has `managedFields: []`. Decoding drops an empty list, but this one asks to clear all managed
@@ -212,9 +252,9 @@ fn check_head(request: Request<'_>, head: &Head) -> Result<(), ApiError> {
     )))
 }
 
-/// Refuses a body of a declared kind whose `apiVersion` or `kind` is not that of the resource: it has to state both, and another
-/// kind is an error of the object.
-fn check_declared_head(request: Request<'_>, head: &Head, value: &Value) -> Result<(), ApiError> {
+/// Refuses a body of a declared kind that states no kind, or whose `apiVersion` is not that of the resource. Another kind is an error of
+/// the object.
+fn check_declared_head(request: Request<'_>, head: &Head) -> Result<Option<ForeignType>, ApiError> {
     let (resource, kind) = (request.resource, &request.resource.kind);
     if head.kind.is_empty() {
         let text = String::from_utf8_lossy(request.body);
@@ -230,13 +270,7 @@ fn check_declared_head(request: Request<'_>, head: &Head, value: &Value) -> Resu
             part(&head.api_version)
         )));
     }
-    if head.kind == *kind {
-        return Ok(());
-    }
-    let name = value.at("metadata").text("name");
-    let subject = Subject { kind: part(&head.kind).to_string(), ..Subject::kind(resource, name) };
-    let error = FieldError::invalid(Path::new("kind"), &quoted(&head.kind), &format!("must be {kind}"));
-    Err(ApiError::Invalid { subject, errors: FieldErrors::from_iter([error]) })
+    Ok(ForeignType::of(resource, &head.kind, &head.api_version))
 }
 
 /// Whether a body may state `version` although it is not that of the resource: older clients that drain nodes send

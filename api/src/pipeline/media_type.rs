@@ -26,25 +26,30 @@ pub(super) fn patch_media_type(content_type: &str) -> &str {
 /// Media types of text.
 const TEXTS: &str = "application/json, application/yaml";
 
-/// The refusal of a body whose media type is not JSON, YAML or, where it may be, Protobuf.
+/// The refusal of a body whose media type is not JSON, YAML or, where it may be that, Protobuf. As in the reference, declared kinds
+/// name Protobuf, too, which options and lists of metadata may have; not so to a client that has sent an object in it.
 pub(super) fn unsupported(request: Request<'_>) -> ApiError {
     let Request { content_type, user_agent, .. } = request;
     let protobuf = request.registry.brand.protobuf_media_type;
-    let accepted = if takes_protobuf(request) { format!("{TEXTS}, {protobuf}") } else { TEXTS.to_owned() };
+    let accepted = match media_type(content_type) == protobuf {
+        true => TEXTS.to_owned(),
+        false => format!("{TEXTS}, {protobuf}"),
+    };
     let hint = hint(content_type, user_agent, "application/json");
     ApiError::UnsupportedMediaType(format!(
         "the body of the request was in an unknown format - accepted media types include: {accepted}{hint}"
     ))
 }
 
-/// Whether bodies of the request may be Protobuf. Options of a delete have that form, whatever is deleted.
+/// Whether the body of the request may be Protobuf: an object of a declared kind may not, options of a deletion are of a built-in type.
 pub(super) fn takes_protobuf(request: Request<'_>) -> bool {
-    !request.resource.is_declared() || matches!(request.verb, Verb::Delete | Verb::DeleteCollection)
+    let is_deletion = matches!(request.verb, Verb::Delete | Verb::DeleteCollection);
+    is_deletion || !request.resource.is_declared()
 }
 
 /// The refusal of a patch of an unknown type.
 pub(super) fn unsupported_patch(content_type: &str, request: Request<'_>) -> ApiError {
-    if request.resource.is_declared() {
+    if request.resource.is_of_declared() {
         let accepted =
             "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
         return ApiError::UnsupportedMediaType(format!(

@@ -22,6 +22,7 @@ mod delete;
 mod delete_collection;
 mod delete_query;
 mod eviction;
+mod foreign;
 mod get;
 mod grace;
 mod import;

@@ -14,7 +14,10 @@ use orch_schema::{
     DecodeError, Decoded, Head, Limits, Schema, StrictError, TypeId, decode_json, write_value,
 };
 
-use super::incoming::{Patched, clear_managed_fields, has_empty_managed_fields, report_strict_errors};
+use super::foreign::check_kept_head;
+use super::incoming::{
+    Incoming, Patched, clear_managed_fields, has_empty_managed_fields, report_strict_errors,
+};
 use super::judged::{Judged, Rejected};
 use super::media_type::patch_media_type;
 use super::modify::{ATTEMPTS_MAX, Attempt, Current, changing_too_fast};
@@ -68,7 +71,7 @@ impl<S: Store> Pipeline<S> {
             let Patch::Apply(config) = patch else { return Err(ApiError::NotFound(request.subject())) };
             let incoming = self.created_by_apply(request, &options, &config, &strict)?;
             drop(config);
-            match self.create_from(request, &options, incoming, Origin::Applied).await {
+            match self.create_from(request, &options, incoming.into(), Origin::Applied).await {
                 // Another request created the object: apply to that.
                 Err(ApiError::AlreadyExists(_)) => {}
                 created => return created,
@@ -94,7 +97,7 @@ impl<S: Store> Pipeline<S> {
         let now = self.ambient.now().seconds_text();
         let applied = self.applied(request, options, None, config, &now)?;
         let shown = |applied: &Value| go_string(request, applied);
-        let Patched { mut value, warnings } = self.applied_object(request, applied, shown)?;
+        let Patched { mut value, warnings, .. } = self.applied_object(request, applied, shown)?;
         request.exchange.warn(warnings);
         request.exchange.warn(report_duplicate_keys(strict, options.field_validation)?);
         let uid = value.at("metadata").text("uid");
@@ -120,12 +123,13 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Judged, Rejected> {
         request.budget.check()?;
         let origin = if matches!(parsed.patch, Patch::Apply(_)) { Origin::Applied } else { Origin::Sent };
-        let Patched { mut value, warnings } = self.after_patch(request, options, parsed, &mut current)?;
+        let Patched { mut value, foreign, warnings } =
+            self.after_patch(request, options, parsed, &mut current)?;
         request.budget.check()?;
         request.exchange.warn(warnings);
         self.settle_namespace(request, &mut value)?;
         check_name(request, &value)?;
-        self.replace(request, options, current, value, origin).await
+        self.replace(request, options, current, Incoming { value, foreign }, origin).await
     }
 
     /// The object after the patch.
@@ -182,8 +186,9 @@ impl<S: Store> Pipeline<S> {
         if is_strategic {
             return self.patched(request, document, validation, &strict, |_| self.shown_patch(request));
         }
-        check_kept_head(request, &document)?;
-        self.patched(request, document, validation, &strict, shown)
+        let foreign = check_kept_head(request, &document)?;
+        let patched = self.patched(request, document, validation, &strict, shown)?;
+        Ok(Patched { foreign, ..patched })
     }
 
     /// Applies a JSON, merge or strategic merge patch to a document, or to the part of one that it reaches.
@@ -266,7 +271,7 @@ impl<S: Store> Pipeline<S> {
         if empties_owners {
             clear_managed_fields(&mut value);
         }
-        Ok(Patched { value, warnings })
+        Ok(Patched { value, foreign: None, warnings })
     }
 
     fn applied(
@@ -329,31 +334,6 @@ pub(super) fn with_head(request: Request<'_>, object: Value) -> Value {
         document.extend(fields);
     }
     Value::Object(document)
-}
-
-/// Refuses a patch that changes `apiVersion` or `kind`. A removed `kind` counts as unchanged, a removed `apiVersion`
-/// does not.
-pub(super) fn check_kept_head(request: Request<'_>, document: &Value) -> Result<(), ApiError> {
-    let resource = request.resource;
-    let (kind, version) = (document.text("kind"), document.text("apiVersion"));
-    if !document.is_object() {
-        // Decoding refuses a document that is no object.
-        return Ok(());
-    }
-    if version.is_empty() {
-        return Err(ApiError::BadRequest("the patched object has no apiVersion".to_owned()));
-    }
-    if (kind.is_empty() || kind == resource.kind) && version == resource.api_version() {
-        return Ok(());
-    }
-    let told = format!(
-        "the patch makes {} {} of {} {}",
-        part(version),
-        part(kind),
-        resource.api_version(),
-        resource.kind
-    );
-    Err(ApiError::PatchResult(format!("{}: {told}", go_string(request, document))))
 }
 
 /// Refuses an apply configuration whose `apiVersion` or `kind` is absent or not that of the URL.

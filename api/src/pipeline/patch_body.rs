@@ -60,7 +60,7 @@ pub(super) fn parse_patch(request: Request<'_>, format: &str) -> Result<Parsed, 
             let (patch, strict) = patch_json(schema, body)?;
             Ok(Parsed { patch: Patch::Merge(patch), strict })
         }
-        STRATEGIC if !request.resource.is_declared() => {
+        STRATEGIC if !request.resource.is_of_declared() => {
             let (patch, strict) = patch_json(schema, body)?;
             Ok(Parsed { patch: Patch::Strategic(patch), strict })
         }

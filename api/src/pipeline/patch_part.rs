@@ -10,9 +10,10 @@ use orch_rules::validate::tree::{child_mut, existing_mut, set};
 use orch_schema::value::Value;
 use orch_schema::{Decoded, Head, Limits, check_held, decode_applied, decode_json, write_value};
 
+use super::foreign::check_kept_head;
 use super::incoming::{Patched, clear_managed_fields, has_empty_managed_fields, report_strict_errors};
 use super::options::FieldValidation;
-use super::patch::{check_kept_head, with_head};
+use super::patch::with_head;
 use super::patch_body::{Parsed, Patch};
 use super::{Pipeline, Request};
 use crate::error::ApiError;
@@ -49,8 +50,8 @@ impl<S: Store> Pipeline<S> {
         let keeps_head = !matches!(patch, Patch::Strategic(_));
         let mut document = with_head(request, scope.part_of(stored));
         self.apply_patch(request, patch, &mut document).ok()?;
-        if keeps_head {
-            check_kept_head(request, &document).ok()?;
+        if keeps_head && check_kept_head(request, &document).ok()?.is_some() {
+            return None;
         }
         let empties_owners = has_empty_managed_fields(&document);
         let mut json = Vec::with_capacity(1024);
@@ -67,7 +68,7 @@ impl<S: Store> Pipeline<S> {
         if empties_owners {
             clear_managed_fields(&mut value);
         }
-        Some(Patched { value, warnings })
+        Some(Patched { value, foreign: None, warnings })
     }
 
     /// Decodes the result of an apply as an object of the kind, all but `managedFields`: those were just written by

@@ -30,6 +30,9 @@ use crate::fields::{ScaledField, keep_times_if_unchanged};
 use crate::registry::Resource;
 use crate::request::Verb;
 
+/// The number of replicas that a patch finds in the scale of an object that says none, as in the reference: one that no object has.
+const UNSAID: i64 = -2_147_483_648;
+
 /// A scale that a client sent.
 enum Sent {
     Object(Value),
@@ -56,10 +59,19 @@ impl<'a> Scaled<'a> {
         Ok(Scaled { request, object: Request { resource, action: Action::Object, ..request }, paths })
     }
 
-    /// The owners of the number of replicas.
+    /// The owners of the number of replicas, in all versions of the object that are served with a scale.
     fn field(&self) -> ScaledField {
-        let version = |request: Request<'_>| request.resource.api_version();
-        ScaledField::new(self.paths, version(self.object), version(self.request))
+        let Scaled { request, object, paths } = *self;
+        let field = ScaledField::new(paths, object.resource.api_version(), request.resource.api_version());
+        object.resource.others.iter().fold(field, |field, other| {
+            let version = other.api_version.rsplit('/').next().unwrap_or_default();
+            let found = request.registry.find(&request.target.group, version, &request.target.resource);
+            let part = found.and_then(|found| found.subresource(Action::Scale.subresource()));
+            match part.and_then(|part| part.scale.as_ref()) {
+                Some(paths) => field.and_in(paths, other.api_version.clone()),
+                None => field,
+            }
+        })
     }
 
     /// Whether the object says how many replicas are wanted. Objects of built-in kinds always do.
@@ -150,9 +162,15 @@ impl<S: Store> Pipeline<S> {
         if let Some(managed) = field.to_scale(stored.at("metadata").get("managedFields")) {
             set(child_mut(&mut old, "metadata"), "managedFields", managed);
         }
-        let is_patch = matches!(sent, Sent::Patch(_));
-        let mut new = self.new_scale(request, options, sent, &old, &now)?;
-        if is_patch && !scaled.has_replicas(&stored) && !new.at("spec").has("replicas") {
+        let mut new = match scaled.has_replicas(&stored) {
+            true => self.new_scale(request, options, sent, &old, &now)?,
+            false => {
+                let mut unsaid = old.clone();
+                set(child_mut(&mut unsaid, "spec"), "replicas", UNSAID);
+                self.new_scale(request, options, sent, &unsaid, &now)?
+            }
+        };
+        if object.resource.is_declared() && new.at("spec").int("replicas") == Some(UNSAID) {
             let path = quoted(&scaled.replicas_path());
             let told = format!("the spec replicas field {path} cannot be empty");
             return Err(ApiError::BadRequest(told).into());
@@ -190,7 +208,7 @@ impl<S: Store> Pipeline<S> {
         Ok(Judged::new(write, old, Some(shown), additions))
     }
 
-    /// The scale that the client wants, with its managed fields.
+    /// The scale that the client wants of the one that is `old`, with its managed fields.
     fn new_scale(
         &self,
         request: Request<'_>,
@@ -204,7 +222,7 @@ impl<S: Store> Pipeline<S> {
             Sent::Object(value) => (value, false),
             Sent::Patch(parsed) => {
                 let is_applied = matches!(parsed.patch, Patch::Apply(_));
-                let Patched { mut value, warnings } =
+                let Patched { mut value, warnings, .. } =
                     self.patched_whole(request, options, parsed, old.clone())?;
                 request.exchange.warn(warnings);
                 self.settle_namespace(request, &mut value)?;

@@ -113,7 +113,17 @@ pub(super) fn without_revision(put: &Put) -> Bytes {
 pub(super) fn is_same(put: &Put, object: &SharedObject) -> bool {
     let (before, after) = object.json_around_revision();
     let at = put.revision_at as usize;
-    put.json[..at] == *before && put.json[at..] == *after && put.index.written_as == object.index.written_as
+    put.json[..at] == *before && put.json[at..] == *after && is_same_form(&put.index, &object.index)
+}
+
+/// Whether an object with the index `new` is in the form of one with the index `old`. A newer schema of the same version is no other
+/// form, since reads complete what an older one left out, unless the fields that select the object are others.
+fn is_same_form(new: &Index, old: &Index) -> bool {
+    let is_same_version = match (&new.written_as, &old.written_as) {
+        (Some(new), Some(old)) => new.version == old.version,
+        _ => false,
+    };
+    new.written_as == old.written_as || is_same_version && new.fields == old.fields
 }
 
 fn index_of(resource: &Resource, stored: &Value) -> Index {

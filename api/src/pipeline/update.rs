@@ -8,14 +8,15 @@ use orch_rules::Action;
 use orch_rules::kinds::{Context, NameRule, alike};
 use orch_rules::validate::tree::{Tree, carry, child_mut, set, unset};
 use orch_rules::validate::{
-    FieldError, Path, WriteKind, carry_system_fields, validate_object_meta, validate_object_meta_update,
+    FieldError, FieldErrors, Path, WriteKind, carry_system_fields, validate_object_meta,
+    validate_object_meta_update,
 };
 use orch_schema::apply_defaults;
 use orch_schema::excerpt::part;
 use orch_schema::value::Value;
 
 use super::allotment::Transfer;
-use super::incoming::check_readable;
+use super::incoming::{Incoming, check_readable};
 use super::judged::{Judged, Rejected, Write};
 use super::modify::{ATTEMPTS_MAX, Attempt, Current, changing_too_fast};
 use super::new_object::{Origin, fill_prepared, in_order};
@@ -32,9 +33,9 @@ impl<S: Store> Pipeline<S> {
     /// PUT.
     pub(super) async fn update(&self, request: Request<'_>) -> Result<Written, ApiError> {
         let options = self.write_options(request, WriteKind::Plain)?;
-        let sent = || self.sent(request, &options);
+        let sent = || self.sent_of_any_kind(request, &options);
         let mut first = Some(sent()?);
-        let names_version = first.as_ref().is_some_and(names_version);
+        let names_version = first.as_ref().is_some_and(|first| names_version(&first.value));
         let key = request.key()?;
         for _ in 0..ATTEMPTS_MAX {
             let attempt = UpdateAttempt {
@@ -62,13 +63,25 @@ impl<S: Store> Pipeline<S> {
         Err(changing_too_fast())
     }
 
-    /// The decoded body of a PUT; its name is that of the URL.
+    /// The decoded body of a PUT, which has to be of the path's type; its name is that of the URL.
     pub(super) fn sent(&self, request: Request<'_>, options: &Options) -> Result<Value, ApiError> {
         let mut value = self.incoming(request, options.field_validation)?;
-        self.settle_namespace(request, &mut value)?;
-        check_name(request, &value)?;
-        request.exchange.warn(owners::deduplicate(&mut value, false));
+        self.settle_sent(request, &mut value)?;
         Ok(value)
+    }
+
+    /// [`Pipeline::sent`] of a declared kind, which may state another kind.
+    fn sent_of_any_kind(&self, request: Request<'_>, options: &Options) -> Result<Incoming, ApiError> {
+        let mut incoming = self.incoming_of_any_kind(request, options.field_validation)?;
+        self.settle_sent(request, &mut incoming.value)?;
+        Ok(incoming)
+    }
+
+    fn settle_sent(&self, request: Request<'_>, value: &mut Value) -> Result<(), ApiError> {
+        self.settle_namespace(request, value)?;
+        check_name(request, value)?;
+        request.exchange.warn(owners::deduplicate(value, false));
+        Ok(())
     }
 
     /// Judges the change of `current` to `new`, which is in the request's version. `origin` tells whether managed fields
@@ -78,10 +91,11 @@ impl<S: Store> Pipeline<S> {
         request: Request<'_>,
         options: &Options,
         current: Current<'_>,
-        mut new: Value,
+        new: Incoming,
         origin: Origin,
     ) -> Result<Judged, Rejected> {
         let resource = request.resource;
+        let Incoming { value: mut new, foreign } = new;
         let Current { value: stored, view, .. } = current;
         // Without a direct conversion the request's version is the form of the rules, and the object is held once.
         let converted = resource.direct().map(|_| resource.to_version(stored.clone()));
@@ -118,6 +132,10 @@ impl<S: Store> Pipeline<S> {
         let alike = judged_against(resource, &context, &old, &mut new);
         let required = resource.strategy.namespace_requirement(&context, Some(&old), &new);
         let unmet = self.unmet(request, required, view).await?;
+        if let Some(foreign) = foreign.filter(|_| request.action == Action::Object) {
+            let errors = metadata_errors(resource, &old, &new);
+            return Err(foreign.refusal(resource, &request.target.name, errors).into());
+        }
         self.validate_change(request, alike.as_ref().unwrap_or(&old), &new, &now, unmet)?;
         drop(alike);
         request.exchange.warn(resource.strategy.warnings(&context, Some(&old), &new));
@@ -165,11 +183,7 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<(), ApiError> {
         let resource = request.resource;
         let validate = |new: &Value| {
-            let path = Path::new("metadata");
-            let (metadata, before) = (new.at("metadata"), old.at("metadata"));
-            let mut errors =
-                validate_object_meta(metadata, resource.namespaced, NameRule::PathSegment, &path);
-            errors.extend(validate_object_meta_update(metadata, before, &path));
+            let mut errors = metadata_errors(resource, old, new);
             errors.extend(unmet.clone());
             errors.append(resource.strategy.validate_update(&self.context(request, now), old, new));
             errors
@@ -183,6 +197,15 @@ impl<S: Store> Pipeline<S> {
         let errors = if ordered.is_empty() { errors } else { ordered };
         Err(ApiError::Invalid { subject: Subject::kind(resource, &request.target.name), errors })
     }
+}
+
+/// The errors of the metadata of a changed object, apart from those that its kind finds.
+fn metadata_errors(resource: &Resource, old: &Value, new: &Value) -> FieldErrors {
+    let path = Path::new("metadata");
+    let (metadata, before) = (new.at("metadata"), old.at("metadata"));
+    let mut errors = validate_object_meta(metadata, resource.namespaced, NameRule::PathSegment, &path);
+    errors.extend(validate_object_meta_update(metadata, before, &path));
+    errors
 }
 
 /// The object that the rules of the kind compare `new` with, where that is not `old` itself.
@@ -213,15 +236,15 @@ struct UpdateAttempt<'a, S> {
     options: &'a Options,
     /// The decoded body, until an attempt takes it. Another attempt decodes the body again: a copy would rarely be
     /// used.
-    first: &'a mut Option<Value>,
+    first: &'a mut Option<Incoming>,
     names_version: bool,
 }
 
 impl<S: Store> Attempt for UpdateAttempt<'_, S> {
     async fn judge(&mut self, current: Current<'_>) -> Result<Judged, Rejected> {
         let (pipeline, request, options) = (self.pipeline, self.request, self.options);
-        let incoming = self.first.take().map_or_else(|| pipeline.sent(request, options), Ok)?;
-        check_uid(request, &current.object, &incoming)?;
+        let incoming = self.first.take().map_or_else(|| pipeline.sent_of_any_kind(request, options), Ok)?;
+        check_uid(request, &current.object, &incoming.value)?;
         pipeline.replace(request, options, current, incoming, Origin::Sent).await
     }
 
@@ -296,13 +319,13 @@ fn check_uid(request: Request<'_>, current: &SharedObject, new: &Value) -> Resul
 }
 
 /// The new object of a PUT to an absent name.
-fn created_by_put(request: Request<'_>, mut sent: Value) -> Result<Value, ApiError> {
-    let uid = sent.at("metadata").text("uid");
+fn created_by_put(request: Request<'_>, mut sent: Incoming) -> Result<Incoming, ApiError> {
+    let uid = sent.value.at("metadata").text("uid");
     if !uid.is_empty() {
         return Err(uid_conflict(request, uid, ""));
     }
     // As in the reference the `resourceVersion` of an absent object is ignored.
-    unset(child_mut(&mut sent, "metadata"), "resourceVersion");
+    unset(child_mut(&mut sent.value, "metadata"), "resourceVersion");
     Ok(sent)
 }
 

@@ -56,6 +56,8 @@ pub struct Resource {
     pub end: Option<End>,
     /// How far its definition has come; built-in ones are in force.
     pub stage: Stage,
+    /// See [`Resource::is_of_declared`].
+    is_of_declared: bool,
     /// Sub-resources whose documents are of a kind of their own, each as the resource of that kind.
     documents: Vec<(Action, Arc<Resource>)>,
     /// `{"kind":"Role","apiVersion":"...",`: the bytes before an object's stored bytes.
@@ -161,6 +163,12 @@ impl Resource {
     /// Whether a definition declares the kind: its bodies are text, and it has no strategic merge patches.
     pub fn is_declared(&self) -> bool {
         self.staged().is_some()
+    }
+
+    /// Whether the paths are those of a declared kind: the documents are its objects, or those of a sub-resource of it, such as its
+    /// scale, whose kind is built in.
+    pub fn is_of_declared(&self) -> bool {
+        self.is_of_declared
     }
 
     /// Where `revision` is older than the kind, the revision at which that was defined: what is stored of `revision` under the

@@ -149,7 +149,7 @@ pub fn strategy_for(storage_resource: &str) -> Option<Arc<dyn Strategy>> {
         }
         "volumeattachments.storage" => Arc::new(storage::VolumeAttachment),
         "volumeattributesclasses.storage" => Arc::new(storage::VolumeAttributesClass),
-        scale if scale.ends_with("/scale") => Arc::new(scale::Scale),
+        scale if scale.ends_with("/scale") => Arc::new(scale::Scale::BuiltIn),
         _ => return None,
     })
 }

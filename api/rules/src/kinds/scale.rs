@@ -16,9 +16,14 @@ use crate::validate::{FieldErrors, Path, validate_object_meta};
 /// The fields of the object's metadata that its scale has, too.
 const METADATA: [&str; 5] = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
 
-/// The rules of scales.
-#[derive(Debug)]
-pub struct Scale;
+/// The rules of scales. Tables show those of declared kinds as they show their objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// The scale of a built-in kind.
+    BuiltIn,
+    /// The scale of a declared kind.
+    Declared,
+}
 
 impl Strategy for Scale {
     fn validate_create(&self, _context: &Context<'_>, new: &Value) -> FieldErrors {
@@ -30,27 +35,33 @@ impl Strategy for Scale {
     }
 
     fn columns(&self) -> Vec<Column> {
-        let column = |name: &str, kind: &str, description: &str| Column {
+        let column = |name: &str, kind: &str, format: &str, description: &str| Column {
             name: name.to_owned(),
             kind: kind.to_owned(),
-            format: String::new(),
+            format: format.to_owned(),
             description: description.to_owned(),
             priority: 0,
             path: String::new(),
         };
+        let (format, age) = match self {
+            Scale::BuiltIn => ("", "string"),
+            Scale::Declared => ("name", "date"),
+        };
         vec![
-            column("Name", "string", "Name of the scaled object."),
-            column("Desired", "integer", "Number of replicas that are wanted."),
-            column("Available", "integer", "Number of replicas that were observed."),
-            column("Age", "string", "Time since the object was created."),
+            column("Name", "string", format, "Name of the scaled object."),
+            column("Desired", "integer", "", "Number of replicas that are wanted."),
+            column("Available", "integer", "", "Number of replicas that were observed."),
+            column("Age", age, "", "Time since the object was created."),
         ]
     }
 
     fn table_row(&self, object: &Value, now: &str) -> Option<Vec<Cell>> {
         let replicas = |of: &str| json!(object.at(of).int("replicas").unwrap_or(0));
+        // A column of a declared kind reads the document, which says no number of replicas where none are wanted.
+        let is_unsaid = *self == Scale::Declared && object.at("spec").int("replicas").unwrap_or(0) == 0;
         Some(vec![
             object.at("metadata").at("name").clone(),
-            replicas("spec"),
+            if is_unsaid { Value::Null } else { replicas("spec") },
             replicas("status"),
             json!(age::age(object, now)),
         ])
@@ -145,7 +156,8 @@ mod tests {
             );
         }
         assert_eq!(of(json!({"replicas": 0}), json!({})).at("spec"), &json!({}));
-        check_hostile(&Scale);
+        check_hostile(&Scale::BuiltIn);
+        check_hostile(&Scale::Declared);
     }
 
     #[test]
@@ -158,7 +170,29 @@ mod tests {
         assert_eq!(object.at("spec").int("size"), Some(0));
         let negative = json!({"metadata": {"name": "d", "namespace": "n"}, "spec": {"replicas": -1}});
         let told: Vec<String> =
-            Scale.validate_create(&CONTEXT, &negative).iter().map(ToString::to_string).collect();
+            Scale::BuiltIn.validate_create(&CONTEXT, &negative).iter().map(ToString::to_string).collect();
         assert_eq!(told, ["spec.replicas: Invalid value: -1: must be greater than or equal to 0"]);
+    }
+
+    #[test]
+    fn a_table_shows_the_scale_of_a_declared_kind_as_its_columns_would() {
+        let row = |scale: Scale, replicas: i64| {
+            let object =
+                json!({"metadata": {"name": "a"}, "spec": {"replicas": replicas}, "status": {"replicas": 0}});
+            scale.table_row(&object, "2026-01-02T03:04:05Z").unwrap()
+        };
+        assert_eq!(row(Scale::BuiltIn, 0)[..3], [json!("a"), json!(0), json!(0)]);
+        assert_eq!(row(Scale::Declared, 0)[..3], [json!("a"), json!(null), json!(0)]);
+        assert_eq!(row(Scale::Declared, 3)[..3], [json!("a"), json!(3), json!(0)]);
+        let told = |scale: Scale| {
+            let columns =
+                scale.columns().into_iter().map(|column| [column.name, column.kind, column.format].join(" "));
+            columns.collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(told(Scale::BuiltIn), "Name string , Desired integer , Available integer , Age string ");
+        assert_eq!(
+            told(Scale::Declared),
+            "Name string name, Desired integer , Available integer , Age date "
+        );
     }
 }

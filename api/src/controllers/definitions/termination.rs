@@ -68,6 +68,11 @@ impl<S: Store> Ending<'_, S> {
         if !definition.at("metadata").has("deletionTimestamp") || !finalizers.contains(&finalizer) {
             return Ok(Progress::Settled);
         }
+        if self.reason(&definition) == "InstanceDeletionPending" {
+            // Told of each definition, of one without objects, too.
+            self.tell(&object, &definition, Termination::InProgress).await?;
+            return Ok(Progress::After(Duration::ZERO));
+        }
         let is_empty = state.collection(&self.storage).is_empty();
         if is_empty && !ConditionType::Established.is_true(&definition) {
             return self.release(&object, &definition, Termination::NeverEstablished).await;
@@ -84,10 +89,6 @@ impl<S: Store> Ending<'_, S> {
             self.tell(&object, &definition, Termination::Remaining(why)).await?;
             return Ok(Progress::After(HELD_MAX));
         };
-        if self.reason(&definition) == "InstanceDeletionPending" {
-            self.tell(&object, &definition, Termination::InProgress).await?;
-            return Ok(Progress::After(Duration::ZERO));
-        }
         let doomed = doomed(&state, &self.storage);
         if doomed.is_empty() {
             if had_time {

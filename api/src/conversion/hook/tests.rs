@@ -208,14 +208,15 @@ async fn a_failure_is_told_in_the_references_words() {
         ask(&fewer, pieces(1), "v2").await.unwrap_err(),
         format!("{OF} returned 0 objects, expected 1")
     );
+    // As if each had been asked about alone.
     assert_eq!(
         ask(&fewer, pieces(5), "v2").await.unwrap_err(),
-        format!("{OF} returned 4 objects, expected 5")
+        format!("{OF} returned 0 objects, expected 1")
     );
 }
 
 #[tokio::test]
-async fn an_object_that_is_refused_is_told_with_its_place_among_many() {
+async fn an_object_that_is_refused_is_told_as_if_it_were_alone() {
     const OF: &str = "conversion webhook for g.example.com/v1, Kind=Widget";
     let kind = |at: usize| {
         move |place: usize, object: &mut Value| {
@@ -240,19 +241,16 @@ async fn an_object_that_is_refused_is_told_with_its_place_among_many() {
     };
     for (text, expected) in [
         (refusal(1, kind(0)).await, "invalid object at index 0: invalid kind (expected Widget, received G)"),
-        (
-            refusal(3, kind(2)).await,
-            "invalid converted object at index 2: invalid kind (expected Widget, received G)",
-        ),
+        (refusal(3, kind(2)).await, "invalid object at index 0: invalid kind (expected Widget, received G)"),
         (refusal(1, name(0)).await, "invalid object: must have the same name: w0 != b"),
-        (refusal(3, name(1)).await, "invalid converted object at index 1: must have the same name: w1 != b"),
+        (refusal(3, name(1)).await, "invalid object: must have the same name: w1 != b"),
         (
             refusal(1, label(0)).await,
             "invalid metadata: invalid metadata.labels of type int64 in converted object",
         ),
         (
             refusal(3, label(1)).await,
-            "invalid metadata in object at index 1: invalid metadata.labels of type int64 in converted object",
+            "invalid metadata: invalid metadata.labels of type int64 in converted object",
         ),
     ] {
         assert_eq!(text, format!("{OF} returned {expected}"));
@@ -267,10 +265,10 @@ async fn a_version_that_the_definition_lacks_is_asked_for_nobody() {
     let mut batch = pieces(3);
     batch[2].written_as = form("v0");
     let text = ask(&hook, batch.clone(), "v2").await.unwrap_err();
-    let told = "request to convert CR list failed, list index 2 has invalid group/version: g.example.com/v0";
+    let told = "request to convert CR from an invalid group/version: g.example.com/v0";
     assert_eq!(text, told);
     let text = ask(&hook, batch.drain(2..).collect(), "v2").await.unwrap_err();
-    assert_eq!(text, "request to convert CR from an invalid group/version: g.example.com/v0");
+    assert_eq!(text, told);
     assert!(asked.lock().is_empty());
 }
 

@@ -224,8 +224,8 @@ impl Arrived {
         endpoint: Endpoint<'_>,
     ) -> Result<Representation, ApiError> {
         let choose = match endpoint.action {
+            _ if endpoint.resource.is_of_declared() => negotiate_text,
             Action::Scale => negotiate,
-            _ if endpoint.resource.is_declared() => negotiate_text,
             _ if endpoint.is_readable() => negotiate,
             _ => negotiate_without_table,
         };

@@ -41,14 +41,19 @@ impl<S: Store> Api<S> {
     ) -> Result<Authorized<'a, ResourceEndpoint<'a>>, ApiError> {
         let (arrived, user, route) = resolved.into_parts();
         let user = self.admit(arrived, user, route.attributes()).await?;
+        let warn =
+            |route: &ResourceRoute<'_>| arrived.exchange.warn(route.deprecation(&arrived.served().registry));
         if !arrived.may_be_declared(&route.info.target) {
+            warn(&route);
             return Authorized::at(arrived, user, route);
         }
         let (attributes, destination) =
             (route.attributes(), Undeclared(route.info.verb.unwrap_or(Verb::Get)));
         let authorized = Authorized { arrived, user, attributes, destination };
         Box::pin(self.look_again(&authorized)).await?;
-        Authorized::at(arrived, authorized.user, ResourceRoute::of(arrived, route.info))
+        let route = ResourceRoute::of(arrived, route.info);
+        warn(&route);
+        Authorized::at(arrived, authorized.user, route)
     }
 
     /// Lets the user in to a page, as the user that the headers ask to act as, if any.
@@ -132,12 +137,14 @@ impl<'a> Authorized<'a, ResourceEndpoint<'a>> {
     /// The request as an operation that is executed here.
     ///
     /// # Errors
-    /// `MethodNotAllowed`, `UnknownPath`: the endpoint does not serve the method.
+    /// `MethodNotAllowed`, `UnknownPath`: the endpoint does not serve the method. `BadRequest`: it needs the name of an object.
     pub(super) fn into_operation(self) -> Result<Authorized<'a, Operation<'a>>, ApiError> {
         let Authorized { arrived, user, attributes, destination } = self;
-        let destination = destination.operation()?;
+        let destination = destination.operation(&arrived.method)?;
         let resource = destination.endpoint.resource;
-        arrived.exchange.warn(resource.strategy.deprecation(arrived.served().registry.brand));
+        if !resource.is_of_declared() {
+            arrived.exchange.warn(resource.strategy.deprecation(arrived.served().registry.brand));
+        }
         Ok(Authorized { arrived, user, attributes, destination })
     }
 }

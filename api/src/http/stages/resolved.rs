@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use http::Method;
 use orch_raft::Store;
 use orch_schema::excerpt::quoted;
 
@@ -14,6 +15,7 @@ use crate::authn::User;
 use crate::authz::{Asked, Attributes};
 use crate::endpoint::Endpoint;
 use crate::error::ApiError;
+use crate::registry::Registry;
 use crate::request::{Target, Verb};
 
 /// A kind of path that the node answers.
@@ -85,12 +87,25 @@ pub(in crate::http) struct ResourceRoute<'a> {
 
 impl<'a> ResourceRoute<'a> {
     pub(super) fn of(arrived: &'a Arrived, info: &'a RequestInfo) -> Self {
-        let endpoint = arrived.served().registry.endpoint(&info.target).map_err(|error| match error {
+        let asked = Verb::asked(&arrived.method, &info.target, &arrived.query);
+        let found = arrived.served().registry.endpoint(&info.target);
+        let found = found.and_then(|found| found.check_reach(&info.target, asked).map(|()| found));
+        let endpoint = found.map_err(|error| match error {
             ApiError::NoPage => arrived.not_found_error(),
             error => error,
         });
         let attributes = Attributes::Resource(info.asked.attributes(&info.target, &arrived.query));
         ResourceRoute { info, attributes, endpoint }
+    }
+
+    /// The warning of a deprecated version of a declared kind. Each request that reaches the kind gets it, refused ones as well.
+    pub(super) fn deprecation(&self, registry: &Registry) -> Option<String> {
+        if matches!(self.endpoint, Err(ApiError::NoPage | ApiError::UnknownPath)) {
+            return None;
+        }
+        let target = &self.info.target;
+        let resource = registry.find(&target.group, &target.version, &target.resource)?;
+        resource.is_declared().then(|| resource.strategy.deprecation(registry.brand)).flatten()
     }
 
     /// The endpoint, for metrics; `None` where the path leads nowhere.
@@ -129,15 +144,26 @@ pub(in crate::http) struct Operation<'a> {
 }
 
 impl<'a> ResourceEndpoint<'a> {
-    /// The operation that is executed here.
+    /// The operation that is executed here of a request of `method`.
     ///
     /// # Errors
-    /// `MethodNotAllowed`, `UnknownPath`: the endpoint does not serve the method.
-    pub(super) fn operation(self) -> Result<Operation<'a>, ApiError> {
+    /// `MethodNotAllowed`, `UnknownPath`: the endpoint does not serve the method. `BadRequest`: it needs the name of an object.
+    pub(super) fn operation(self, method: &Method) -> Result<Operation<'a>, ApiError> {
         let (target, endpoint) = (&self.info.target, self.endpoint);
-        let verb = self.info.verb.ok_or(ApiError::MethodNotAllowed)?;
+        let verb = self.info.verb.ok_or_else(|| self.without_verb(method))?;
         endpoint.check_verb(target, verb)?;
         Ok(Operation { target, endpoint, verb })
+    }
+
+    /// The error of a `method` that has no verb on the path. The collection of a declared kind takes those of single objects.
+    fn without_verb(&self, method: &Method) -> ApiError {
+        let target = &self.info.target;
+        let is_collection = target.name.is_empty() && !target.deprecated_watch;
+        let is_of_one = *method == Method::PUT || *method == Method::PATCH;
+        match is_collection && is_of_one && self.endpoint.resource.is_of_declared() {
+            true => ApiError::BadRequest("name must be provided".to_owned()),
+            false => ApiError::MethodNotAllowed,
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod audits;
 mod brief;
 mod collections;
 mod credentials;
+mod declared_paths;
 mod described;
 mod dry_runs;
 mod flow;

@@ -74,7 +74,7 @@ impl Platform {
     }
 
     /// Waits until the answer at `path` is as wanted, and returns it.
-    async fn until(&self, path: &str, is_wanted: impl Fn(&Answered) -> bool) -> Answered {
+    pub(super) async fn until(&self, path: &str, is_wanted: impl Fn(&Answered) -> bool) -> Answered {
         let wanted = async {
             loop {
                 let answered = self.server.get(path).await;
@@ -92,7 +92,7 @@ impl Platform {
     }
 
     /// Waits until `path` is not found.
-    async fn until_gone(&self, path: &str) {
+    pub(super) async fn until_gone(&self, path: &str) {
         self.until(path, |answered| answered.code == StatusCode::NOT_FOUND).await;
     }
 

@@ -118,6 +118,10 @@ fn a_declared_kind_is_described_without_its_tables() {
             "/apis/stable.example.com/v1/crontabs",
         ]
     );
+    for path in [paths[1], paths[3]] {
+        let of = json!({"group": "stable.example.com", "kind": "CronTab", "version": "v1"});
+        assert_eq!(found["paths"][path]["get"]["x-kubernetes-group-version-kind"], of, "{path}");
+    }
     let patch = &found["paths"][paths[1]]["patch"];
     assert_eq!(patch["operationId"], "patchStableExampleComV1NamespacedCronTab");
     let types: Vec<&str> =

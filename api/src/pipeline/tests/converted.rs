@@ -121,6 +121,105 @@ async fn an_object_of_another_form_behind_the_stage_is_a_bug() {
 }
 
 #[tokio::test]
+async fn a_newer_schema_alone_makes_no_write_of_a_change_of_nothing() {
+    let converter = Renaming::ready();
+    let server = server(&converter, "v1", 7).await;
+    let created = server.create(V1, widget("a", json!({"color": "red"}))).await;
+    serve(&server, &converter, "v1", 8);
+    for path in [V1, V1BETA1] {
+        let merged = server.merge(&format!("{path}/a"), json!({})).await.object();
+        assert_eq!(merged["metadata"]["resourceVersion"], created["metadata"]["resourceVersion"], "{path}");
+    }
+    assert_eq!(stored(&server, "a").index.written_as, form("v1", 7));
+    server.merge(&format!("{V1}/a"), json!({"data": {"size": "9"}})).await.object();
+    assert_eq!(stored(&server, "a").index.written_as, form("v1", 8), "a change is written under the new one");
+}
+
+#[tokio::test]
+async fn a_body_of_another_kind_is_refused_where_the_rules_of_the_kind_begin() {
+    let server = server(&Renaming::ready(), "v1", 7).await;
+    let created = server.create(V1, widget("a", json!({}))).await;
+    let version = created["metadata"]["resourceVersion"].clone();
+    let gadget = |name: &str, version: Value| {
+        let mut gadget = widget(name, json!({"k": "v"}));
+        (gadget["kind"], gadget["metadata"]["resourceVersion"]) = (json!("Gadget"), version);
+        gadget
+    };
+    let told = |reply: Reply| (reply.code, reply.json["message"].as_str().unwrap_or_default().to_owned());
+    let (a, none) = (format!("{V1}/a"), format!("{V1}/none"));
+    for (reply, code, expected) in [
+        (
+            server.put(&none, gadget("none", json!(null))).await,
+            404,
+            r#"widgets.stable.example.com "none" not found"#,
+        ),
+        (
+            server.put(&a, gadget("a", json!(null))).await,
+            422,
+            r#"widgets.stable.example.com "a" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"#,
+        ),
+        (
+            server.put(&a, gadget("b", json!(null))).await,
+            400,
+            "the name of the object (b) does not match the name on the URL (a)",
+        ),
+        (
+            server.put(&a, gadget("a", version.clone())).await,
+            422,
+            r#"Gadget.stable.example.com "a" is invalid: kind: Invalid value: "Gadget": must be Widget"#,
+        ),
+        (
+            server.post(V1, gadget("b", json!(null))).await,
+            422,
+            r#"Gadget.stable.example.com "b" is invalid: kind: Invalid value: "Gadget": must be Widget"#,
+        ),
+        (
+            server.post(&V1.replace("/ns/", "/nope/"), gadget("b", json!(null))).await,
+            404,
+            r#"namespaces "nope" not found"#,
+        ),
+    ] {
+        assert_eq!(told(reply), (code, expected.to_owned()));
+    }
+    let mut long = gadget("a", version.clone());
+    long["metadata"]["labels"] = json!({"l": "a b"});
+    let refused = server.put(&a, long).await;
+    let fields: Vec<String> =
+        refused.causes().iter().map(|cause| cause.split(' ').nth(1).unwrap().to_owned()).collect();
+    assert_eq!(fields, ["metadata.labels:", "metadata.labels:", "kind:"], "those of the kind do not come");
+    let mut same = widget("a", json!({}));
+    same["metadata"]["resourceVersion"] = version;
+    assert_eq!(server.put(&a, same).await.code, 200);
+}
+
+#[tokio::test]
+async fn a_patch_of_the_type_is_an_error_of_the_object() {
+    let server = server(&Renaming::ready(), "v1", 7).await;
+    server.create(V1, widget("a", json!({"k": "v"}))).await;
+    let a = format!("{V1}/a");
+    let kind = server.merge(&a, json!({"kind": "Gadget"})).await;
+    let told = r#"Gadget.stable.example.com "a" is invalid: kind: Invalid value: "Gadget": must be Widget"#;
+    assert_eq!(kind.refusal(), (422, told));
+    let details = json!({"name": "a", "group": "stable.example.com", "kind": "Gadget"});
+    for (name, value) in details.as_object().unwrap().iter() {
+        assert_eq!(&kind.json["details"][name.as_str()], value, "{name}");
+    }
+    assert_eq!(kind.causes(), [r#"FieldValueInvalid kind: Invalid value: "Gadget": must be Widget"#]);
+    let patch = json!([{"op": "replace", "path": "/apiVersion", "value": "stable.example.com/v2"}]);
+    let version = server.patch(&a, JSON_PATCH, patch).await;
+    let told = r#"Widget.stable.example.com "a" is invalid: apiVersion: Invalid value: "stable.example.com/v2": must be stable.example.com/v1"#;
+    assert_eq!(version.refusal(), (422, told));
+    let both = server.merge(&a, json!({"kind": "Gadget", "apiVersion": "v2"})).await;
+    assert_eq!((both.causes().len(), &both.json["details"]["group"]), (2, &json!(null)), "{}", both.json);
+    let removed = server.merge(&a, json!({"kind": null})).await;
+    let (code, text) = removed.refusal();
+    assert!(code == 422 && text.starts_with(r#" "" is invalid: patch: Invalid value: "{"#), "{text}");
+    assert!(text.contains("Object 'Kind' is missing in '{\"apiVersion\":") && text.ends_with("}'"), "{text}");
+    let stale = server.merge(&a, json!({"kind": "Gadget", "metadata": {"resourceVersion": "1"}})).await;
+    assert_eq!(stale.code, 409, "the version is compared before");
+}
+
+#[tokio::test]
 async fn objects_keep_their_form_until_they_are_touched() {
     let converter = Renaming::ready();
     let server = server(&converter, "v1beta1", 7).await;

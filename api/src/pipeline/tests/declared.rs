@@ -141,6 +141,78 @@ async fn scale_reads_and_writes_the_paths_of_the_definition() {
 }
 
 #[tokio::test]
+async fn a_patch_finds_a_number_in_the_scale_of_an_object_that_says_none() {
+    let server = server().await;
+    for (name, format, patch, replicas) in [
+        ("a", JSON_PATCH, json!([{"op": "replace", "path": "/spec/replicas", "value": 3}]), 3),
+        ("b", MERGE, json!({"spec": {"replicas": null}}), 0),
+        ("c", MERGE, json!({"spec": {"replicas": 1}}), 1),
+    ] {
+        server.create(FLEETS, fleet(name, json!({}))).await;
+        let scaled = server.patch(&format!("{FLEETS}/{name}/scale"), format, patch).await.object();
+        assert_eq!(scaled["spec"]["replicas"].as_i64().unwrap_or(0), replicas, "{name}");
+        let whole = server.get(&format!("{FLEETS}/{name}")).await.object();
+        assert_eq!(whole["spec"]["replicas"], replicas, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_scale_has_the_patches_of_its_kind() {
+    const TOLD: &str = "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+    let server = server().await;
+    server.create(FLEETS, fleet("a", json!({"replicas": 2}))).await;
+    for path in [format!("{FLEETS}/a"), format!("{FLEETS}/a/scale")] {
+        for format in [STRATEGIC, "text/plain"] {
+            let refused = server.patch(&path, format, json!({"spec": {"replicas": 5}})).await;
+            assert_eq!(refused.refusal(), (415, TOLD), "{path} {format}");
+            assert_eq!(
+                (&refused.json["reason"], refused.json.get("details")),
+                (&json!("UnsupportedMediaType"), None)
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_update_counts_faults_of_metadata_as_often_as_the_reference() {
+    let server = server().await;
+    let mut held = fleet("a", json!({}));
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    server.create(FLEETS, held).await;
+    server.delete(&format!("{FLEETS}/a"), json!(null)).await;
+    for (path, patch, field, times) in [
+        (
+            "a",
+            json!({"metadata": {"finalizers": ["example.com/hold", "example.com/new"]}}),
+            "metadata.finalizers",
+            2,
+        ),
+        ("a", json!({"metadata": {"labels": {"l": "a b"}}}), "metadata.labels", 3),
+    ] {
+        let refused = server.merge(&format!("{FLEETS}/{path}"), patch).await;
+        let causes = refused.causes();
+        assert_eq!((refused.code, causes.len()), (422, times), "{causes:?}");
+        assert!(
+            causes.iter().all(|cause| cause.split(' ').nth(1).unwrap() == format!("{field}:")),
+            "{causes:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_status_is_of_its_object_whatever_kind_its_document_states() {
+    let server = server().await;
+    server.create(FLEETS, fleet("a", json!({}))).await;
+    let path = format!("{FLEETS}/a/status");
+    let mut sent = server.get(&path).await.object();
+    (sent["apiVersion"], sent["kind"]) = (json!("stable.example.com/v1"), json!("Gadget"));
+    sent["status"] = json!({"replicas": 4});
+    assert_eq!(server.put(&path, sent).await.object()["status"]["replicas"], 4);
+    let merged = server.merge(&path, json!({"kind": "Gadget", "status": {"replicas": 5}})).await.object();
+    assert_eq!(merged["status"]["replicas"], 5);
+}
+
+#[tokio::test]
 async fn fields_are_selected_by_their_path() {
     let server = server().await;
     server.create(FLEETS, fleet("a", json!({"replicas": 2, "paused": true}))).await;

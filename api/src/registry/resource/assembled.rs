@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use orch_rules::Action;
-use orch_rules::kinds::strategy_for;
+use orch_rules::kinds::scale::Scale;
+use orch_rules::kinds::{Strategy, strategy_for};
 use orch_schema::{ResourceType, Subresource};
 
 use super::super::record::{Record, Stage};
 use super::{Kind, Resource};
-use crate::conversion::Staged;
+use crate::conversion::{Conversion, Staged};
 use crate::fields::{OtherVersion, Way};
 use crate::tables::Tables;
 
@@ -71,9 +72,9 @@ fn resource(kind: Kind) -> Resource {
         kind;
     // Sub-resources without an action are not served.
     definition.subresources.retain(|subresource| Action::of(&subresource.name).is_some());
-    let documents = definition.subresources.iter();
-    let documents = documents.filter_map(|part| document(&schema, &definition, part, record.as_ref()));
-    let documents = documents.collect();
+    let is_of_declared = matches!(conversion, Some(Conversion::Staged(_)));
+    let parent = Parent { schema: &schema, definition: &definition, record: record.as_ref(), is_of_declared };
+    let documents = definition.subresources.iter().filter_map(|part| document(parent, part)).collect();
     let has_status = definition.subresource(Action::Status.subresource()).is_some();
     let other_resets = definition.subresources.iter().filter(|part| !part.resets.is_empty());
     let other_resets = other_resets.filter_map(|part| Some((Action::of(&part.name)?, part.resets.clone())));
@@ -98,19 +99,29 @@ fn resource(kind: Kind) -> Resource {
         stage,
         record,
         published,
+        is_of_declared,
     }
 }
 
+/// What a sub-resource's own documents have of the resource that it belongs to.
+#[derive(Clone, Copy)]
+struct Parent<'a> {
+    schema: &'a Tables,
+    definition: &'a ResourceType,
+    record: Option<&'a Record>,
+    is_of_declared: bool,
+}
+
 /// The resource of the documents of `part`, where they are of a kind of their own that has a strategy.
-fn document(
-    schema: &Tables,
-    parent: &ResourceType,
-    part: &Subresource,
-    record: Option<&Record>,
-) -> Option<(Action, Arc<Resource>)> {
+fn document(of: Parent<'_>, part: &Subresource) -> Option<(Action, Arc<Resource>)> {
+    let parent = of.definition;
     let action = Action::of(&part.name)?;
     let name = format!("{}/{}", parent.plural, part.name);
-    let strategy = strategy_for(&name).filter(|_| part.type_id != parent.type_id)?;
+    let strategy = match action {
+        Action::Scale if of.is_of_declared => Some(Arc::new(Scale::Declared) as Arc<dyn Strategy>),
+        _ => strategy_for(&name),
+    };
+    let strategy = strategy.filter(|_| part.type_id != parent.type_id)?;
     let (group, version, kind) = (part.group.clone(), part.version.clone(), part.kind.clone());
     let (columns, type_id) = (strategy.columns(), part.type_id);
     let list_kind = format!("{kind}List");
@@ -119,17 +130,18 @@ fn document(
         head: head_of(&definition),
         path_group: parent.group.clone(),
         definition: Arc::new(definition),
-        schema: schema.clone(),
+        schema: of.schema.clone(),
         strategy,
         storage: name.into(),
         others: Vec::new(),
         stands_for_stored: false,
         conversion: None,
         review: None,
-        record: record.cloned(),
+        record: of.record.cloned(),
         published: None,
         end: None,
         stage: Stage::Established,
+        is_of_declared: of.is_of_declared,
         documents: Vec::new(),
         object_resets: Vec::new(),
         status_resets: Vec::new(),

@@ -24,8 +24,8 @@ enum CellType {
     Date,
 }
 
-/// The columns of a kind that declares `declared`: the name, then those, in their order; without any, the name and the age. A column whose
-/// path cannot be parsed ends them: as in the reference, it is not shown, nor is one behind it.
+/// The columns of a kind that declares `declared`: the name, then those, in their order; where none is declared, the name and the
+/// age. As in the reference, a path that cannot be parsed ends the table: its column and those behind it are not shown.
 pub fn table_columns(declared: &[Column]) -> Vec<Column> {
     let column = |name: &str, kind: &str, format: &str, path: &str, description: &str| Column {
         name: name.to_owned(),
@@ -39,8 +39,8 @@ pub fn table_columns(declared: &[Column]) -> Vec<Column> {
     if declared.is_empty() {
         columns.push(column("Age", "date", "", CREATED_PATH, "Time since the object was created."));
     }
-    let readable = declared.iter().take_while(|column| JsonPath::parse(&column.path).is_ok());
-    columns.extend(readable.map(|column| {
+    let shown = declared.iter().take_while(|column| JsonPath::parse(&column.path).is_ok());
+    columns.extend(shown.map(|column| {
         let unsaid = column.description.is_empty();
         let told = || format!("Custom resource definition column (in JSONPath format): {}", column.path);
         Column { description: if unsaid { told() } else { column.description.clone() }, ..column.clone() }
@@ -152,13 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_cannot_be_parsed_ends_the_columns() {
-        let shown = |paths: &[&str]| {
+    fn a_path_that_cannot_be_parsed_ends_the_table() {
+        let names = |paths: &[&str]| {
             let declared: Vec<Column> = paths.iter().map(|path| declared(path, "string", path)).collect();
             table_columns(&declared).into_iter().map(|column| column.name).collect::<Vec<_>>()
         };
-        assert_eq!(shown(&[".a", ".metadata.annotations[\"x\"]", ".c"]), ["Name", ".a"]);
-        assert_eq!(shown(&[".a[", ".c"]), ["Name"]);
+        let bad = ".metadata.annotations[\"x\"]";
+        assert_eq!(names(&[".a", bad, ".c"]), ["Name", ".a"]);
+        assert_eq!(names(&[bad, ".c"]), ["Name"], "no age: columns are declared");
     }
 
     #[test]

@@ -189,7 +189,7 @@ fn rules(definition: &Value, version: &Value) -> Rules {
     Rules {
         conditional_update: true,
         selectable: all.into_iter().map(selectable).collect(),
-        // As in the reference, other fields beside the status are put back, and whoever sends them owns them nevertheless.
+        // Members besides spec, metadata and status are put back as well, and are owned by who writes them.
         status_resets: vec!["metadata".to_owned()],
         ..Rules::default()
     }
@@ -259,7 +259,7 @@ mod tests {
         let scale = found.subresources[1].scale.as_ref().unwrap();
         assert_eq!(scale.spec_replicas, ["spec", "size", "replicas"]);
         assert!(scale.selector.is_empty());
-        assert_eq!(found.rules.status_resets, ["metadata"]);
+        assert_eq!(found.rules.status_resets, ["metadata"], "nothing but that and the spec");
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_cannot_be_parsed_is_no_column() {
+    fn a_path_that_cannot_be_parsed_leaves_the_columns_before_it() {
         let names: Vec<String> = described(1).columns.into_iter().map(|column| column.name).collect();
         assert_eq!(names, ["Name"]);
     }

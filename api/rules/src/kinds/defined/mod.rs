@@ -21,8 +21,8 @@ use orch_schema::{ResourceType, ScalePaths};
 
 use super::{Cell, Context, Strategy, object_meta};
 use crate::Action;
-use crate::validate::FieldErrors;
 use crate::validate::tree::{Tree, carry, child_mut, unset};
+use crate::validate::{FieldErrors, Path, validate_object_meta_update};
 
 use columns::Columns;
 pub use columns::table_columns;
@@ -85,12 +85,15 @@ impl DefinedKind {
         DefinedKind { constraints: Some(MakeConstraints(make)), ..self }
     }
 
-    /// The errors of a whole object. `old`: the one that it replaces.
-    fn validate(&self, old: Option<&Value>, new: &Value) -> FieldErrors {
+    /// The errors of a whole object, behind `errors`. `old`: the one that it replaces.
+    fn validate(&self, mut errors: FieldErrors, old: Option<&Value>, new: &Value) -> FieldErrors {
         let constraints = self.constraints.as_ref().map(|MakeConstraints(make)| make());
         let scale = || self.scale.as_ref().map(|paths| scaled::validate(new, paths)).unwrap_or_default();
-        let Some(constraints) = constraints else { return scale() };
-        let mut errors = constraints.validate(new, old);
+        let Some(constraints) = constraints else {
+            errors.extend(scale());
+            return errors;
+        };
+        errors.append(constraints.validate(new, old));
         errors.extend(scale());
         errors.extend(constraints.validate_rest(new, old));
         self.validate_expressions(&constraints, new, old, &mut errors);
@@ -110,13 +113,16 @@ impl DefinedKind {
         }
     }
 
-    /// The errors of a write of the status. Rules in expressions are those of the whole object.
-    fn validate_status(&self, old: &Value, new: &Value) -> FieldErrors {
+    /// The errors of a write of the status, behind `errors`. Rules in expressions are those of the whole object.
+    fn validate_status(&self, mut errors: FieldErrors, old: &Value, new: &Value) -> FieldErrors {
         let constraints = self.constraints.as_ref().map(|MakeConstraints(make)| make());
         let scale =
             || self.scale.as_ref().map(|paths| scaled::validate_status(new, paths)).unwrap_or_default();
-        let Some(constraints) = constraints else { return scale() };
-        let mut errors = constraints.validate_status(new, old);
+        let Some(constraints) = constraints else {
+            errors.extend(scale());
+            return errors;
+        };
+        errors.append(constraints.validate_status(new, old));
         errors.extend(scale());
         errors.extend(constraints.validate_status_rest(new, old));
         self.validate_expressions(&constraints, new, Some(old), &mut errors);
@@ -145,13 +151,17 @@ impl Strategy for DefinedKind {
     }
 
     fn validate_create(&self, _context: &Context<'_>, new: &Value) -> FieldErrors {
-        self.validate(None, new)
+        self.validate(FieldErrors::new(), None, new)
     }
 
     fn validate_update(&self, context: &Context<'_>, old: &Value, new: &Value) -> FieldErrors {
+        // The rules of metadata come once more, as for most built-in kinds (`object_meta`); among these errors, those that hinder
+        // rules in expressions count.
+        let (metadata, before) = (new.at("metadata"), old.at("metadata"));
+        let errors = validate_object_meta_update(metadata, before, &Path::new("metadata"));
         match context.action {
-            Action::Status => self.validate_status(old, new),
-            _ => self.validate(Some(old), new),
+            Action::Status => self.validate_status(errors, old, new),
+            _ => self.validate(errors, Some(old), new),
         }
     }
 
