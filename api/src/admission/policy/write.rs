@@ -48,7 +48,7 @@ impl<'a> Write<'a> {
             return Ok(());
         }
         let attributes = self.asked.attributes;
-        let (own, trace) = (attributes.resource, attributes.exchange.trace());
+        let (own, trace) = (attributes.resource, attributes.exchange.onward());
         shown_in(own, version, attributes.old, trace).await?;
         shown_in(own, version, object, trace).await?;
         Ok(())
