@@ -282,7 +282,7 @@ mod tests {
         assert!(matches!(told, ApiError::NotFound(_)), "{told}");
         let elsewhere = binding_in("example.com", "all");
         let told = written(&rbac("bind", "roles"), ROLE_BINDINGS, None, &elsewhere).unwrap_err().to_string();
-        let unnamed = r#"rolebindings.rbac.authorization.orch.io "" is forbidden: user "ann""#;
+        let unnamed = r#"rolebindings.rbac.authorization.orch.io is forbidden: user "ann""#;
         assert!(told.starts_with(unnamed), "a right in one group is none in another: {told}");
     }
 

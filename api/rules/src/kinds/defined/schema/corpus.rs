@@ -84,7 +84,10 @@ impl Kind {
         let cause = |error: &crate::validate::FieldError| {
             format!("{}|{}|{}", error.kind.reason(), error.path, error.message)
         };
-        let mut causes: Vec<String> = errors.iter().take(ERRORS_SHOWN_MAX).map(cause).collect();
+        // The objects here have no metadata of stored ones.
+        let of_content = |cause: &String| !cause.contains("|metadata.");
+        let mut causes: Vec<String> =
+            errors.iter().take(ERRORS_SHOWN_MAX).map(cause).filter(of_content).collect();
         causes.sort();
         Some((causes, warnings))
     }
