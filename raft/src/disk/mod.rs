@@ -163,12 +163,8 @@ pub trait Disk: Send + Sync + 'static {
     /// First and last index of the log, `None` when it is empty.
     fn log_bounds(&self) -> Result<Option<(u64, u64)>, DiskError>;
 
-    /// Appends entries. They are readable when this returns and durable when `on_durable` is called, which may be before that.
+    /// Appends entries. They are readable when this returns and durable when `on_durable` is called.
     fn append(&self, records: Vec<LogRecord>, on_durable: OnDurable) -> Result<(), DiskError>;
-
-    /// Whether [`Disk::append`] of a single entry may sync on the calling thread, where syncs are quick. It saves a hand-over and the
-    /// way back, and does nothing else on that thread meanwhile. It may not before this is called.
-    fn sync_on_caller(&self, _may: bool) {}
 
     /// Entries from `from` up to but excluding `to`, in order, stopping early after about `bytes_max` bytes but never
     /// before one entry, and at the end of the log. The first returned is `from`: a log that starts later, or has a

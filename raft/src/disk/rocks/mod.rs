@@ -3,7 +3,7 @@
 //! Owns a directory, locked for as long as the value lives. Column families: `raft_log` (eight-byte big-endian index),
 //! `raft_meta` (small values) and one `objects-N` per generation of the state. A key in `raft_meta` names the current
 //! generation. All of them share one write-ahead log, so a crash loses writes only from the end, in their order. Writes
-//! are unsynced and readable at once; one thread syncs for all waiting writers ([`flusher`]), or a writer that is alone. The committed log id alone is kept
+//! are unsynced and readable at once; one thread syncs for all waiting writers ([`flusher`]). The committed log id alone is kept
 //! in memory until the next write.
 //!
 //! Invariant: every value carries a checksum over its key and bytes, and no value that fails it is returned.
@@ -37,7 +37,7 @@ mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
@@ -77,8 +77,6 @@ pub struct RocksDisk {
     state_writer: StateWriter,
     // Held from a write until its callback is in the flusher's queue, so that callbacks keep the order of the writes.
     order: Mutex<()>,
-    // Appends of one entry may sync on their thread.
-    syncs_on_caller: AtomicBool,
     core: Arc<Core>,
 }
 
@@ -138,8 +136,7 @@ impl RocksDisk {
         let flusher = Flusher::start(Arc::clone(&core.fuse), move || flushed.sync()).map_err(unreadable)?;
         let sweeper = Sweeper::start(Arc::clone(&core)).map_err(unreadable)?;
         let state_writer = StateWriter::start(Arc::clone(&core)).map_err(unreadable)?;
-        let (order, syncs_on_caller) = (Mutex::new(()), AtomicBool::new(false));
-        Ok(RocksDisk { flusher, sweeper, state_writer, order, syncs_on_caller, core })
+        Ok(RocksDisk { flusher, sweeper, state_writer, order: Mutex::new(()), core })
     }
 
     /// Reserves `bytes` of the disk as ballast, which is deleted if the disk is full at a later start. A disk with
@@ -275,17 +272,8 @@ impl Disk for RocksDisk {
     fn append(&self, records: Vec<LogRecord>, on_durable: OnDurable) -> Result<(), DiskError> {
         let _order = self.order.lock();
         let written = self.core.append(&records);
-        // Several entries come of several writers: others will come while these are synced.
-        if records.len() == 1 && self.syncs_on_caller.load(Ordering::Relaxed) {
-            self.flusher.complete_here(&written, on_durable);
-        } else {
-            self.flusher.complete(&written, on_durable);
-        }
+        self.flusher.complete(&written, on_durable);
         written
-    }
-
-    fn sync_on_caller(&self, may: bool) {
-        self.syncs_on_caller.store(may, Ordering::Relaxed);
     }
 
     fn read_log(&self, from: u64, to: u64, bytes_max: usize) -> Result<Vec<LogRecord>, DiskError> {
