@@ -214,7 +214,8 @@ async fn a_patch_of_the_type_is_an_error_of_the_object() {
     let removed = server.merge(&a, json!({"kind": null})).await;
     let (code, text) = removed.refusal();
     assert!(code == 422 && text.starts_with(r#" "" is invalid: patch: Invalid value: "{"#), "{text}");
-    assert!(text.contains("Object 'Kind' is missing in '{\"apiVersion\":") && text.ends_with("}'"), "{text}");
+    // Members stand in no order.
+    assert!(text.contains("Object 'Kind' is missing in '{\"") && text.ends_with('\''), "{text}");
     let stale = server.merge(&a, json!({"kind": "Gadget", "metadata": {"resourceVersion": "1"}})).await;
     assert_eq!(stale.code, 409, "the version is compared before");
 }

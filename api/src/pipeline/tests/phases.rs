@@ -267,7 +267,7 @@ async fn rights_are_judged_of_a_role_as_plugins_left_it() {
     let refused = server.send_as(&user, Method::POST, roles, JSON, &harmless).await;
     assert_eq!(refused.code, 403, "{}", refused.json);
     let told = refused.refusal().1;
-    assert!(told.starts_with("roles.rbac.authorization.orch.io \"\" is forbidden: user \"ann\""), "{told}");
+    assert!(told.starts_with("roles.rbac.authorization.orch.io is forbidden: user \"ann\""), "{told}");
     let stored = server.create(roles, json!({"metadata": {"name": "r"}, "rules": []})).await;
     assert_eq!(stored["rules"][0]["verbs"], json!(["*"]), "the administrator may");
     let patch = json!({"metadata": {"labels": {"a": "b"}}}).to_string();
