@@ -211,27 +211,10 @@ impl<'a> Mutating<'a> {
         let programs = policy.programs(asked.attributes.brand);
         let param = Param { object: param.as_ref(), kind: policy.param_kind() };
         let around = Objects { version: &names, object: None, old: old.as_deref(), request: &request };
-        let conditions = |input: &Input<'_>| programs.matched(input, policy.failure);
-        let objects = Objects { object: Some(&shown), ..around };
-        let (verdict, taken) = self.write.evaluate_policy(policy, objects, param, conditions).await;
-        if verdict.matched != Matched::Yes {
-            let (name, _) = self.stored.series_names(policy, binding);
-            observe_unmet_conditions(name, asked.attributes.operation, verdict.errors, taken);
-        }
-        match verdict.matched {
-            // set: keys of the evaluations that are due.
-            Matched::Yes if self.is_second && !self.memory.due.contains(key) => return Ok(None),
-            Matched::Yes => {}
-            Matched::No => {
-                self.stored.show(policy, Some(binding), param.object, || Outcome::LeftOut);
-                return Ok(None);
-            }
-            Matched::Failed(reason) => {
-                self.stored
-                    .show(policy, Some(binding), param.object, || Outcome::NoConditions(reason.clone()));
-                self.failed(policy, binding, reason);
-                return Ok(None);
-            }
+        let is_met = self.is_met(invocation, Objects { object: Some(&shown), ..around }, param).await;
+        // set: keys of the evaluations that are due.
+        if !is_met || self.is_second && !self.memory.due.contains(key) {
+            return Ok(None);
         }
         let target = Target::of(asked.attributes, version, &names);
         let mut shown_mutations = Vec::new();
@@ -265,6 +248,27 @@ impl<'a> Mutating<'a> {
             Ok(object) => Ok(Some(After { object: Some(object), is_dirty })),
             Err(reason) => Err(ApiError::Internal(reason)),
         }
+    }
+
+    /// Whether the conditions of a policy hold over `objects`.
+    async fn is_met(&mut self, invocation: &Evaluation<'a>, objects: Objects<'_>, param: Param<'_>) -> bool {
+        let Invocation { policy, binding, .. } = invocation;
+        let attributes = self.write.asked.attributes;
+        let programs = policy.programs(attributes.brand);
+        let conditions = |input: &Input<'_>| programs.matched(input, policy.failure);
+        let (verdict, taken) = self.write.evaluate_policy(policy, objects, param, conditions).await;
+        let outcome = match &verdict.matched {
+            Matched::Yes => return true,
+            Matched::No => Outcome::LeftOut,
+            Matched::Failed(reason) => Outcome::NoConditions(reason.clone()),
+        };
+        let (name, _) = self.stored.series_names(policy, binding);
+        observe_unmet_conditions(name, attributes.operation, verdict.errors, taken);
+        self.stored.show(policy, Some(binding), param.object, || outcome);
+        if let Matched::Failed(reason) = verdict.matched {
+            self.failed(policy, binding, reason);
+        }
+        false
     }
 
     fn failed(&mut self, policy: &Policy<MutatingPrograms>, binding: &Binding, reason: String) {
