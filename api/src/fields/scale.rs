@@ -89,6 +89,7 @@ impl ScaledField {
         for mut entry in entries_of(managed) {
             if let Some(field) = self.owned_in(&entry) {
                 let owner = owner(&entry);
+                // set: owners of the scale.
                 if after.contains(&owner) {
                     before.insert(owner);
                 } else {

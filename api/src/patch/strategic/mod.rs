@@ -48,11 +48,11 @@ pub fn strategic_scope(schema: &Schema, root: TypeId, patch: &Value) -> PatchSco
 
 fn scope(schema: &Schema, meta: Meta<'_>, patch: &Value) -> PatchScope {
     let Value::Object(patch) = patch else { return PatchScope::Whole };
+    if patch.is_empty() || patch.len() > PatchScope::MEMBERS_MAX {
+        return PatchScope::Whole;
+    }
     // few: the members of an object are mostly fields.
-    if patch.is_empty()
-        || patch.len() > PatchScope::MEMBERS_MAX
-        || patch.keys().any(|key| key.starts_with('$'))
-    {
+    if patch.keys().any(|key| key.starts_with('$')) {
         return PatchScope::Whole;
     }
     let below = |(key, value): (&SmolStr, &Value)| {
