@@ -189,10 +189,6 @@ pub enum ApiError {
     /// A request that the reference answers with code 500, a message, and no reason.
     #[error("{0}")]
     Unsupported(String),
-    /// The scale of an object that states no number of replicas, at this path (quoted). Answered as an internal error, as by the
-    /// reference.
-    #[error("the spec replicas field {0} does not exist")]
-    NoReplicas(String),
     /// The state is at its quota, and the request would add to it. Nothing was changed.
     #[error("the state is full: {used} of {quota} bytes")]
     StateFull {

@@ -219,7 +219,6 @@ impl Status {
                 plain(507, "InsufficientStorage", &message)
             }
             ApiError::Connect(error) => connect::failed(error),
-            ApiError::NoReplicas(_) => internal(&error.to_string()),
             ApiError::Internal(message) | ApiError::WebhookFailed(message) => internal(message),
         }
     }

@@ -108,7 +108,8 @@ impl<S: Store> Pipeline<S> {
             let object = self.get(scaled.object).await?;
             let tree = tree_for_rules(scaled.object.resource, &object, Asking::Anew, request).await?;
             if !scaled.has_replicas(&tree) {
-                return Err(ApiError::NoReplicas(quoted(&scaled.replicas_path())));
+                let path = quoted(&scaled.replicas_path());
+                return Err(ApiError::BadRequest(format!("the spec replicas field {path} does not exist")));
             }
             return Ok(scaled.written(&tree));
         }
