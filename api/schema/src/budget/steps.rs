@@ -214,7 +214,7 @@ impl Budget {
             return Err(Stopped::Cancelled);
         }
         if before & BRIEF != 0 {
-            // What is left resembles what was done: the answer, or another attempt.
+            // The steps behind the proposal resemble those before it: the answer, or another attempt.
             self.steps_left.store(STEPS_MAX, Ordering::Relaxed);
             self.flags.fetch_and(!BRIEF, Ordering::SeqCst);
         }

@@ -148,7 +148,7 @@ fn failed(error: &CompileError) -> String {
 /// Steps of a request's budget for each byte of a rule that it is the first to meet: about a third of a microsecond.
 const REQUEST_STEPS_PER_BYTE: u64 = 10;
 
-/// What a stopped request has instead of programs.
+/// The programs of a rule in a stopped request: none.
 static STOPPED: LazyLock<Compiled> = LazyLock::new(|| Compiled {
     rule: Err("the request was stopped".to_owned()),
     message: None,

@@ -80,7 +80,7 @@ pub(super) struct Outcome {
     pub(super) partial: Option<&'static str>,
     /// Dependents that stay because an owner is absent whose end nobody has seen.
     pub(super) undecided: usize,
-    /// One of the undecided dependents, as `RESOURCE NAMESPACE/NAME`.
+    /// An example of the undecided dependents, as `RESOURCE NAMESPACE/NAME`.
     pub(super) undecided_one: Option<String>,
     /// Where the next look begins; `None`: at the first resource.
     pub(super) stopped: Option<Place>,

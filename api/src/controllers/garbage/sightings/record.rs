@@ -213,13 +213,13 @@ impl Sightings {
 }
 
 impl Sighting {
-    /// What this process and another leader saw of one owner.
+    /// The sightings of one owner, by this process and by another leader.
     fn joined(self, other: Sighting) -> Sighting {
         use Sighting::{Gone, Orphaning, WithDependents};
         match (self, other) {
             (Orphaning, _) | (_, Orphaning) => Orphaning,
             (WithDependents(own), WithDependents(other)) => WithDependents(own.max(other)),
-            // One that was seen here may have come back.
+            // An owner that was seen here may have come back.
             (own @ (WithDependents(_) | Gone), _) => own,
         }
     }

@@ -121,7 +121,7 @@ impl Tables<'_> {
         Some(decode_json(self.base, self.meta, text.as_bytes(), Limits::default()).ok()?.value)
     }
 
-    /// What metadata of an object keep of `value` in the field `name`.
+    /// The part of `value` that the field `name` of an object's metadata keeps.
     fn as_field_of_metadata(&self, name: &str, value: Value) -> Option<Value> {
         let metadata: Map = std::iter::once((SmolStr::new(name), value)).collect();
         self.as_metadata(Value::Object(metadata))?.get(name).cloned()
