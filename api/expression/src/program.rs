@@ -91,6 +91,13 @@ impl Ast {
         estimate(&self.parsed.expression, &self.checked, sizes)
     }
 
+    /// Numbers of the calls to which several overloads of their function fit.
+    #[cfg(test)]
+    pub(crate) fn unsettled_calls(&self) -> std::collections::HashSet<u64> {
+        let calls = self.checked.calls.iter();
+        calls.filter(|(_, resolved)| resolved.overloads.len() > 1).map(|(id, _)| *id).collect()
+    }
+
     /// The program, with its patterns compiled within `limits`; they are charged for.
     ///
     /// # Errors

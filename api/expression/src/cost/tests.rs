@@ -98,6 +98,8 @@ fn evaluations_cost_what_the_reference_counts() {
         ("lists.range(3)", 14),
         ("quantity('10Gi').isLessThan(quantity('1Ti'))", 3),
         ("d.s + d.s", 5),
+        ("bytes(self.s)", 2 + 2),
+        ("bytes(d.s)", 2 + 1),
     ] {
         assert_eq!(cost(source), expected, "{source}");
     }

@@ -86,7 +86,7 @@ fn judge(case: &Case) -> Result<bool, String> {
     let Ok(ast) = ast else { return Ok(false) };
     let estimate = ast.estimate(&ShapeSizes(vec![("self", &case.shape)]));
     let mut walk = Walk::over(vec![("self", Plain::of(&case.document, &case.shape))]);
-    let expected = walk.value(ast.expression());
+    let expected = walk.expression(&ast);
     let program = ast.program(PatternLimits::STANDING, &mut charge).map_err(|_| "no steps are left")?;
     let variables = [Some(declared.read(&case.document)), None, Some(Val::authorizer(&Authorizer))];
     let mut budget = Budget::UNBOUNDED;
@@ -128,7 +128,9 @@ fn compare(
 
 /// Whether the estimate of `source` is that of its cost.
 fn has_estimate(source: &str) -> bool {
-    !ESTIMATED_OTHERWISE.iter().any(|name| source.contains(name))
+    // Of a replacement the reference takes a least size that may exceed the most, which another one then counts with.
+    let is_replaced_twice = source.matches("replace(").count() > 1;
+    !is_replaced_twice && !ESTIMATED_OTHERWISE.iter().any(|name| source.contains(name))
 }
 
 proptest! {

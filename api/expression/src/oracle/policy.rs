@@ -113,7 +113,10 @@ impl Sizes for CaseSizes<'_> {
 /// The most that the values behind `path` have.
 fn size_in(value: &Plain, path: &[&str]) -> Option<Range> {
     let Some((step, rest)) = path.split_first() else {
-        let is_sized = matches!(value, Plain::Text(_) | Plain::Bytes(_) | Plain::List(_) | Plain::Map(_));
+        let is_sized = matches!(
+            value,
+            Plain::Text(_) | Plain::Bytes(_) | Plain::List(_) | Plain::Identified(..) | Plain::Map(_)
+        );
         return Some(if is_sized { Range::new(0, value.size()) } else { Range::exactly(1) });
     };
     let parts: Vec<&Plain> = match (value, *step) {
@@ -197,9 +200,8 @@ fn judge(case: &Case) -> Result<bool, String> {
     let Some((variables, condition)) = environment.check(case) else { return Ok(false) };
     let given = [("object", &case.object), ("params", &case.params), ("request", &case.request)];
     let plain = given.map(|(name, (shape, document))| (name, Plain::of(document, shape)));
-    let expressions: Vec<_> = variables.iter().map(|(name, ast)| (*name, ast.expression())).collect();
-    let mut walk = Walk::over(plain.into()).with_variables(&expressions);
-    let expected = walk.value(condition.expression());
+    let mut walk = Walk::over(plain.into()).with_variables(&variables);
+    let expected = walk.expression(&condition);
 
     let values = environment.values(case);
     let (again, program_of) = environment.check(case).ok_or("it compiled once")?;

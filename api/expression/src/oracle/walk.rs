@@ -1,5 +1,7 @@
 //! The walk: what the language says of each node, with the reference's cost of it.
 
+use std::collections::HashSet;
+
 use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators,
 };
@@ -7,6 +9,7 @@ use cel::common::ast::{
 use super::plain::Plain;
 use super::rights::UNDECIDED;
 use super::{calls, rights};
+use crate::Ast;
 
 /// A value, or the text of the fault for which there is none.
 pub(super) type Told = Result<Plain, String>;
@@ -17,6 +20,9 @@ const CONVERSIONS: [&str; 9] =
 
 /// Names of types that expressions here have.
 const TYPES: [&str; 4] = ["int", "list", "null_type", "string"];
+
+/// Functions whose cost the reference takes from the overload: where the checker left open which one it is, they cost one.
+const COST_OF_OVERLOAD: [&str; 8] = ["_+_", "_<_", "_<=_", "_>_", "_>=_", "@in", "bytes", "string"];
 
 /// Names before those of functions.
 const FAMILIES: [&str; 6] = ["format", "ip", "lists", "optional", "sets", "strings"];
@@ -30,6 +36,8 @@ pub(super) struct Walk<'e> {
     /// Number of those that are given.
     given: usize,
     variables: Vec<Variable<'e>>,
+    /// Calls to which several overloads fit, of the expression that is walked.
+    unsettled: HashSet<u64>,
     /// A question has no answer yet, which nothing forgives.
     has_ended: bool,
 }
@@ -37,7 +45,7 @@ pub(super) struct Walk<'e> {
 /// A variable of a policy, `variables.name`.
 struct Variable<'e> {
     name: &'e str,
-    expression: &'e IdedExpr,
+    ast: &'e Ast,
     /// The value or the fault of the variable; `None` before its first reading.
     told: Option<Told>,
 }
@@ -48,15 +56,29 @@ impl<'e> Walk<'e> {
         let mut names: Vec<(String, Told)> =
             given.into_iter().map(|(name, value)| (name.to_owned(), Ok(value))).collect();
         names.push(("authorizer".to_owned(), Ok(rights::start())));
-        Walk { cost: 0, faults: 0, given: names.len(), names, variables: Vec::new(), has_ended: false }
+        Walk {
+            cost: 0,
+            faults: 0,
+            given: names.len(),
+            names,
+            variables: Vec::new(),
+            unsettled: HashSet::new(),
+            has_ended: false,
+        }
     }
 
     /// The walk with the variables of a policy.
-    pub(super) fn with_variables(mut self, variables: &[(&'e str, &'e IdedExpr)]) -> Walk<'e> {
-        let variable =
-            |(name, expression): &(&'e str, &'e IdedExpr)| Variable { name, expression, told: None };
-        self.variables = variables.iter().map(variable).collect();
+    pub(super) fn with_variables(mut self, variables: &'e [(&'e str, Ast)]) -> Walk<'e> {
+        self.variables = variables.iter().map(|(name, ast)| Variable { name, ast, told: None }).collect();
         self
+    }
+
+    /// The value of an expression, or the text of its fault.
+    pub(super) fn expression(&mut self, ast: &Ast) -> Told {
+        let around = std::mem::replace(&mut self.unsettled, ast.unsettled_calls());
+        let told = self.value(ast.expression());
+        self.unsettled = around;
+        told
     }
 
     /// The value of the variable `name` of a policy, if it was read and has one.
@@ -64,7 +86,7 @@ impl<'e> Walk<'e> {
         self.variables.iter().find(|own| own.name == name)?.told.as_ref()?.as_ref().ok()
     }
 
-    pub(super) fn value(&mut self, node: &IdedExpr) -> Told {
+    fn value(&mut self, node: &IdedExpr) -> Told {
         if let Some(value) = literal(node) {
             return Ok(value);
         }
@@ -80,7 +102,7 @@ impl<'e> Walk<'e> {
                 found.clone()
             }
             Expr::Select(select) => self.select(select),
-            Expr::Call(call) => self.call(call),
+            Expr::Call(call) => self.call(call, self.unsettled.contains(&node.id)),
             Expr::List(list) => {
                 let mut items = Vec::new();
                 for (at, element) in list.elements.iter().enumerate() {
@@ -134,7 +156,7 @@ impl<'e> Walk<'e> {
         }
         let given = self.names[..self.given].to_vec();
         let around = std::mem::replace(&mut self.names, given);
-        let told = self.value(self.variables[at].expression);
+        let told = self.expression(self.variables[at].ast);
         self.names = around;
         if self.has_ended {
             return told;
@@ -185,7 +207,7 @@ impl<'e> Walk<'e> {
         }
     }
 
-    fn call(&mut self, call: &CallExpr) -> Told {
+    fn call(&mut self, call: &CallExpr, is_unsettled: bool) -> Told {
         // `sets.contains` is one name of a function.
         let family = call.target.as_deref().and_then(|target| match &target.expr {
             Expr::Ident(name) if FAMILIES.contains(&name.as_str()) => Some(name),
@@ -235,7 +257,12 @@ impl<'e> Walk<'e> {
                 let is_method = target.is_some();
                 match calls::call(name, is_method, &arguments) {
                     Ok((value, cost)) => {
-                        self.cost += if is_searched_free { 0 } else { cost };
+                        let is_one = is_unsettled && COST_OF_OVERLOAD.contains(&name);
+                        self.cost += match (is_searched_free, is_one) {
+                            (true, _) => 0,
+                            (false, true) => 1,
+                            (false, false) => cost,
+                        };
                         Ok(value)
                     }
                     Err(text) => self.fault(text),
