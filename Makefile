@@ -42,6 +42,9 @@ run: setup ## Start a node for development with a scheduler; ARGS='--brand kuber
 	exec $(CARGO) run --quiet --release --bin orch -- dev $(ARGS)
 
 # One build makes the tests and the `orch` that tests of processes start. Those run after a failure, too.
+# Properties are tried with the same cases each time, so that a change fails by what it changes; `make expressions` and `make fuzz`
+# search further.
+test: export PROPTEST_RNG_SEED ?= 1
 test: setup ## Run every test
 	@echo "==> building and running the tests (the first time takes some minutes, most of it RocksDB)"
 	@if cargo nextest --version >/dev/null 2>&1; then \
