@@ -98,7 +98,7 @@ pub fn parse(
             let faults = faults.map(|fault| {
                 let (line, column) = (place(fault.pos.0), place(fault.pos.1));
                 let named = (fault.msg == NOT_A_NAME).then(|| of_variable(before(source, line, column)));
-                (line, column, named.flatten().unwrap_or(fault.msg))
+                (line, column, named.flatten().unwrap_or_else(|| of_end(fault.msg)))
             });
             Err(CompileError::at_lines(source, faults.collect()))
         }
@@ -111,6 +111,15 @@ fn before(source: &str, line: usize, column: usize) -> &str {
     let own = &source[start..];
     let end = own.char_indices().nth(column.saturating_sub(1)).map_or(own.len(), |(at, _)| at);
     &source[..start + end]
+}
+
+/// The fault of text behind a whole expression: the parser also lists what would go on with the expression, the reference's names its
+/// end alone.
+fn of_end(fault: String) -> String {
+    match fault.split_once(" expecting {<EOF>,") {
+        Some((found, _)) => format!("{found} expecting <EOF>"),
+        None => fault,
+    }
 }
 
 /// The reference's words for a variable that is no name, where they are those of one macro: that whose bracket is the last one open in

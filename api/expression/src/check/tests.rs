@@ -141,6 +141,8 @@ fn faults_are_told_in_the_words_of_the_reference() {
         ("has(1)", "invalid argument to has() macro"),
         ("if", "reserved identifier: if"),
         ("1 +", "Syntax error: "),
+        ("'a' b 'c'", "Syntax error: mismatched input 'b' expecting <EOF>"),
+        ("'a' b", "Syntax error: extraneous input 'b' expecting <EOF>"),
         ("(1).sortBy(x, x)", "sortBy can only be applied to a list"),
     ] {
         let told = check(source).unwrap_err();
