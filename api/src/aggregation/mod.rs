@@ -11,7 +11,7 @@
 //! Invariant: a path reaches another server as it was authorized ([`passed_path`]).
 //! Invariant: headers of identity are this server's own, and no credential of a client is passed on.
 //!
-//! Decision 0051; the reference's rules in facts/extension.md 6.
+//! See docs/decisions/0051-aggregated-servers-are-passed-on-to-behind-the-gate.md.
 
 mod checked;
 pub(crate) mod described;

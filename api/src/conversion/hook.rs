@@ -7,7 +7,7 @@
 //!
 //! The question ends with the request that asks it, and otherwise after [`TIMEOUT`], whatever time the request has left.
 //!
-//! Source of texts and order: facts/extension.md 3.
+//! The order of the checks and the words of the failures are the reference's.
 
 #[cfg(test)]
 mod tests;

@@ -2,8 +2,7 @@
 //!
 //! Owns the forms of a `ConversionReview` in both versions, and what is checked of the answer as a whole: its kind and uid, its
 //! result, the number of its objects. Each object of it is judged by `restored`. It sends nothing.
-//!
-//! Source of forms and texts: facts/extension.md 3.
+//! Forms and texts of faults are the reference's.
 
 use bytes::Bytes;
 use orch_proto::Brand;

@@ -5,8 +5,6 @@
 //! the text of a failure quotes nothing of an answer.
 //!
 //!     clientConfig -> ClientConfig (prepared)  -> URL, or service -> host and port  -> Call -> Caller
-//!
-//! See DESIGN 13, and the reference's rules in facts/extension.md 3 and 4.4.
 
 mod config;
 mod outages;
