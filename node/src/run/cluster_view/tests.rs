@@ -1,14 +1,18 @@
-//! Forms of parts of the document, and broken clusters: each fault of what a node knows is told with the next step.
+//! Forms of parts of the document, and broken clusters: `orch cluster status` names each fault in the document and the next step.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
 
 use orch_raft::Revision;
 use orch_raft::member::{Pressure, Role, node_id};
 use serde_json::json;
+use time::OffsetDateTime;
 
+use super::super::backup::TargetHealth;
+use super::own_health::{backups, certificates, signing_key};
 use super::*;
 use crate::admin::shown;
-use crate::certs::CertificateUse;
+use crate::certs::{CertificateUse, Expiry};
 
 fn peer(name: &str, address: &str) -> Peer {
     Peer { id: node_id(name), name: name.into(), address: address.into() }
