@@ -63,14 +63,14 @@ pub(super) enum Beside {
     Entries(Vec<(String, String)>),
     /// The documents of these APIServices are merged into this server's of version 2.
     Documents {
-        /// Keeps them.
+        /// Holds these documents.
         aggregation: Aggregation,
         names: Vec<Arc<str>>,
         brand: &'static Brand,
     },
     /// The document was made for the server of this APIService, and this server has none at the path.
     Instead {
-        /// Keeps it.
+        /// Holds the document.
         aggregation: Aggregation,
         name: Arc<str>,
     },

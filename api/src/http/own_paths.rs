@@ -19,7 +19,7 @@ use crate::negotiate::require;
 use crate::openapi::{VERSION_2, VERSION_3};
 use crate::request::without_trailing_slash;
 
-/// Each serves a page, or pages below it.
+/// The paths, at or below each of which pages are served.
 pub(super) const OWN_PATHS: [&str; 10] = [
     DISCOVERY_PATH,
     "/debug/api_priority_and_fairness",

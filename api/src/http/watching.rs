@@ -1,9 +1,9 @@
-//! The response to a watch: its start, what it counts with, and where its looks are carried out.
+//! The response to a watch: its start, its entries in the node's accounts, and where its looks are carried out.
 //!
 //! Owns the order: the watch begins, its account is taken, and it passes what is due and does not concern it, all with the
 //! request's seat; then it is answered. So ten thousand watches that resume together wait for their turn where requests have
-//! seats. Looks that take long are jobs of the pool; a watch that waits occupies no thread, and of its request nothing is kept
-//! but the [question](super::rights) that its right is.
+//! seats. Looks that take long are jobs of the pool; a watch that waits occupies no thread, and of its request only the
+//! [question](super::rights) of its right is kept.
 
 use std::convert::Infallible;
 use std::pin::Pin;

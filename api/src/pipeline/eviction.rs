@@ -42,7 +42,7 @@ const RETRY_SECONDS: u32 = 10;
 /// The user under whom the server writes budgets.
 static SERVER: LazyLock<User> = LazyLock::new(User::server);
 
-/// Options of such a write: none.
+/// The query of these writes, which is empty.
 static NO_OPTIONS: LazyLock<Query> = LazyLock::new(Query::default);
 
 impl<S: Store> Pipeline<S> {
@@ -84,7 +84,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// The budget of `pod`, and its status after the eviction. `None`: no budget has anything to say.
+    /// The budget of `pod`, and its status after the eviction. `None`: no budget selects the pod.
     ///
     /// # Errors
     /// The refusal of the budget.

@@ -1,14 +1,14 @@
 //! States of snapshots whose streams may be taken up again.
 //!
-//! Owns which of them this member keeps, and for how long: while a stream runs, and for a while after it broke, or was handed to its
-//! connection to the end: the connection may lose what it still holds, and nobody tells that it arrived. The state is an immutable root, so keeping it costs the objects that were replaced since: it is
-//! given up early where the member has gone on by many changes.
+//! Owns which states this member keeps, and for how long: while a stream runs, and for two minutes after it broke or its last byte was
+//! handed to the connection, which may still lose bytes. The state is an immutable root, so keeping it costs the objects that were
+//! replaced since: it is given up early where the member has gone on by many changes.
 //!
 //! Streams that two clients began may have one name: those of the held state have no time, and the same header as long as nothing
 //! is applied. They share an entry.
 //!
-//! Invariant: under one name bytes of one state are sent. A name that two different states have is that of no stream that may
-//! be taken up again.
+//! Invariant: under one name bytes of one state are sent. A stream whose name two different states share cannot be taken up
+//! again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -26,14 +26,14 @@ use super::store::Handle;
 /// again, and a supervisor to start it anew.
 const KEPT_FOR: Duration = Duration::from_secs(120);
 
-/// Changes after which a state is given up: of objects of 2 KiB, those kept only for it have 100 MB.
+/// Changes after which a state is given up. The replaced objects that are kept only for it take 100 MB then, if each has 2 KiB.
 const CHANGES_MAX: u64 = 50_000;
 
 /// States that are kept after their streams: one for each stream that may run. For a further one the oldest is given up, first of
 /// those that were sent to their end.
 const BROKEN_MAX: usize = 2;
 
-/// Between two looks at what is kept.
+/// The time between two looks of the task that gives up old states.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// The state that a snapshot shows, with all that its bytes depend on.
@@ -52,7 +52,7 @@ pub(super) struct Kept(Mutex<Roots>);
 #[derive(Default)]
 struct Roots {
     by_stream: BTreeMap<String, Entry>,
-    /// A task looks at them.
+    /// Whether the task runs that gives up old states.
     is_watched: bool,
 }
 

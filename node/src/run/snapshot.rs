@@ -102,9 +102,9 @@ struct Snapshots {
 /// The state that is asked for.
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted<'a> {
-    /// That of now.
+    /// The present one.
     Fresh(Point),
-    /// That of the stream with this name, without its first bytes.
+    /// The one of the stream with this name; its first `from` bytes are not sent.
     Rest { stream: &'a str, from: u64 },
 }
 
@@ -320,7 +320,7 @@ fn origin(handle: &Handle, cluster: &ClusterIdentity, point: Point) -> Header {
     }
 }
 
-/// Passes what is written on to the body in pieces, and waits while the client does not read.
+/// Passes written bytes on to the body in pieces, and waits while the client does not read.
 struct Pieces {
     sender: Sender<io::Result<Bytes>>,
     piece: BytesMut,
@@ -345,7 +345,7 @@ impl Pieces {
         }
     }
 
-    /// Requires that the state was not withdrawn, and that the reader is there while it is sent nothing.
+    /// Requires that the state was not withdrawn, and that the reader is still there, also while nothing is sent to it.
     fn check(&self) -> io::Result<()> {
         if self.handle.revocations() != self.revocations {
             return Err(io::Error::other("the state of this member was withdrawn meanwhile; ask again"));
