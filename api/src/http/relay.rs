@@ -24,7 +24,7 @@ use super::body::Upload;
 use super::deadline::deadline;
 use super::memory_ledger::Payer;
 use super::respond::{self, Lasting};
-use super::rights::RelayedRight;
+use super::revocation::RelayedRight;
 use super::stages::{Arrived, Authorized, Elsewhere};
 use super::traced::put_context;
 use super::until::{Cut, Until};
