@@ -115,7 +115,7 @@ impl Reviews {
     fn accepted(&self, uid: &str, answer: Answer) -> Result<Vec<Value>, String> {
         let Answer { kind, api_version, response } = answer;
         let is_v1 = self.version == ReviewVersion::V1;
-        // What is not empty is right.
+        // A member that is not empty was compared before.
         if is_v1 && (kind.is_empty() || api_version.is_empty()) {
             let (expected, got) = (named(&self.api_version, KIND), named(&api_version, &kind));
             return Err(format!("expected webhook response of {expected}, got {got}"));

@@ -57,7 +57,7 @@ pub(super) fn is_openapi_path(path: &str) -> bool {
         .any(|root| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// What aggregated servers add to a document.
+/// The additions of aggregated servers to a document.
 pub(super) enum Beside {
     /// Entries of the index besides this server's, the path of each document and where it is.
     Entries(Vec<(String, String)>),

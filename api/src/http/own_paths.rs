@@ -63,7 +63,7 @@ impl<S: Store> Api<S> {
         health::answer(path, &arrived.query, node).await.map(Ok)
     }
 
-    /// What aggregated servers add to the OpenAPI document at `path`.
+    /// The additions of aggregated servers to the OpenAPI document at `path`.
     async fn openapi_beside(&self, arrived: &Arrived, path: &str) -> Beside {
         let (aggregation, registry) = (&self.pipeline.aggregation, &arrived.served().registry);
         let applied = Applied::of(&self.pipeline.store);

@@ -319,7 +319,7 @@ impl<S: Store> Attempt for EvictAttempt<'_, S> {
     async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), Refused> {
         let EvictAttempt { pipeline, request, key, options, eviction, .. } = *self;
         pipeline.admission.reserve(&self.attributes, Some(eviction), view, &mut judged.additions)?;
-        // Nothing is asked about the deletion, but what the pod took is given back.
+        // No plugin is asked about the deletion, but the pod's usage is given back.
         pipeline.reserve((request, Operation::Delete, options.dry_run), key, judged, view)?;
         if !ignores_budget(&judged.old) {
             let Judged { old, additions, .. } = judged;

@@ -51,7 +51,7 @@ const PARAMETER: &str = "import";
 /// Longest uid, in bytes: those of this server and of the reference have 36.
 const UID_BYTES_MAX: usize = 128;
 
-/// What an import does to an object of the same name and another uid.
+/// The fate of an object of the same name and another uid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Existing {
     /// It stays, and the import is refused.

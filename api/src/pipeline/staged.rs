@@ -136,7 +136,7 @@ pub(crate) async fn convert_all(
         }
         let batch: Vec<SharedObject> = places.iter().map(|at| objects[*at].clone()).collect();
         let converted = waited(begin(resource, staged, batch.clone(), trace), budget).await?;
-        // What a stopped request has converted is not whole.
+        // The conversion of a stopped request is not whole.
         budget.check()?;
         let converted = checked(staged, places.len(), converted);
         if let Some(kept) = staged.converter.kept() {

@@ -117,7 +117,7 @@ pub(crate) enum CallError {
     Untried {
         /// The URL.
         url: String,
-        /// What the call waited for.
+        /// The resource that the call waited for, as the message names it.
         reason: String,
     },
     /// There is no answer.
@@ -133,7 +133,7 @@ pub(crate) enum CallError {
     TooLarge {
         /// The URL.
         url: String,
-        /// What the call reads.
+        /// Bytes that the call reads of an answer.
         bytes_max: usize,
     },
     /// The answer has another status than 200.
