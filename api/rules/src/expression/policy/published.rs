@@ -53,7 +53,7 @@ impl Part {
     }
 }
 
-/// What is wrong with one expression for objects of one type.
+/// The faults of one expression for objects of one type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
     /// The number of the validation.
