@@ -145,7 +145,7 @@ impl<'a> Mutating<'a> {
     /// The object behind all evaluations; `None` if none changed anything.
     ///
     /// # Errors
-    /// What a mutation left cannot be read, whatever the failure policy is.
+    /// The object that a mutation left cannot be read, whatever the failure policy is.
     async fn run(
         &mut self,
         invocations: &[Evaluation<'a>],

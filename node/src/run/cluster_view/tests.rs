@@ -83,7 +83,7 @@ fn backed_up(target: &'static str, failures: u64, late_h: u64) -> Vec<BackupView
 struct Known {
     status: Status,
     own: Report,
-    /// What b tells of itself.
+    /// The report of b.
     told: Report,
     state: StateView,
 }
@@ -162,7 +162,7 @@ impl Known {
 
 type Break = fn(&mut Known);
 
-/// What breaks a cluster, the condition that tells it, the exit code, the fault, and the next step.
+/// A way to break a cluster, the condition that shows it, the exit code, the fault, and the next step.
 const TABLE: [(&str, Break, u8, &str, &str); 31] = [
     ("MemberDown", |k| is_down(k.member(1)), 3, "b is down, last heard 3m20s ago", "orch cluster remove b"),
     (
