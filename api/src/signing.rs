@@ -33,7 +33,7 @@ pub trait SigningAuthority: Send {
     fn sign(&self, template: &Template) -> Result<String, SigningError>;
 }
 
-/// What a certificate says, but for its serial number and its authority. It is never an authority itself.
+/// The content of a certificate without its serial number and its authority. It is never an authority itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     /// The subject, DER.
@@ -42,7 +42,7 @@ pub struct Template {
     pub public_key: Vec<u8>,
     /// Subject alternative names.
     pub names: Vec<AlternativeName>,
-    /// What the key may be used for.
+    /// Usages of the key.
     pub usages: KeyUsages,
     /// Start of the validity.
     pub validity: Validity,

@@ -1,4 +1,4 @@
-//! Failures as Status documents: the only place that maps errors to HTTP codes and the interface's wording (spec 7).
+//! Failures as Status documents: the only place that maps errors to HTTP codes and the interface's wording.
 //!
 //! Owns the mapping, exhaustively. It never logs and never decides which error occurred.
 

@@ -1,4 +1,4 @@
-//! What a scheduler holds in memory: 10,000 nodes and 100,000 pods, as the process takes them in.
+//! The memory of a scheduler: 10,000 nodes and 100,000 pods, as the process takes them in.
 //!
 //! Objects are decoded from Protobuf, wait in a channel of the process's length, and go through the executor with its
 //! queue and the planner's snapshot; beside them stands what reflectors remember of each object. `BOUND=100000` says how
@@ -180,7 +180,7 @@ fn pod(index: usize, node: &str) -> v1::Pod {
 struct Process {
     executor: Executor<ClusterPlanner>,
     waiting: VecDeque<Input>,
-    /// What reflectors remember.
+    /// The versions that reflectors remember.
     known: HashMap<ObjectKey, SmolStr>,
     origin: Instant,
 }

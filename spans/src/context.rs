@@ -43,7 +43,7 @@ pub struct TraceContext {
     pub state: TraceState,
 }
 
-/// What other systems have noted about a trace: passed on as it came, without empty members. Cheap to clone.
+/// The notes of other systems about a trace: passed on as they came, without empty members. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceState(Option<Arc<str>>);
 

@@ -86,7 +86,7 @@ impl Ast {
         self.checked.names.values().any(|found| *found == Name::Variable(at))
     }
 
-    /// What an evaluation may cost, for variables of these sizes.
+    /// The least and the greatest cost of an evaluation, for variables of these sizes.
     pub fn estimate(&self, sizes: &dyn Sizes) -> Estimate {
         estimate(&self.parsed.expression, &self.checked, sizes)
     }
@@ -170,7 +170,7 @@ impl Program {
     }
 
     /// The value for these variables, in the order of the scope; `None` stands for a variable that has no value here.
-    /// What it costs is taken from `budget`, also where there is a fault.
+    /// The cost is taken from `budget`, also where there is a fault.
     ///
     /// # Errors
     /// It has no value, or costs more than `limits`.

@@ -50,7 +50,7 @@ pub struct Libraries {
     pub mutations: bool,
 }
 
-/// What messages of an evaluation name: variables with their types, in the order in which values are given, and types.
+/// The names in messages of an evaluation: variables with their types, in the order in which values are given, and types.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Variables {
     pub(crate) list: Vec<(String, Type)>,

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use orch_rules::validate::tree::Tree;
 use orch_schema::value::Value;
 
-/// What a toleration matches, but for how long.
+/// The taints that a toleration matches, without its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Class<'t> {
     key: &'t str,

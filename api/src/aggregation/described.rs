@@ -42,7 +42,7 @@ struct Inner {
     openapi: HashMap<Arc<str>, String>,
 }
 
-/// What a server says of one group and version.
+/// A server's description of one group and version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Description {
     /// The items of its resources in aggregated discovery.
@@ -90,7 +90,7 @@ impl Descriptions {
         self.generation.subscribe()
     }
 
-    /// What is known of the APIService `name`; `None`: its server was not asked yet.
+    /// The description of the APIService `name`; `None`: its server was not asked yet.
     pub(crate) fn find(&self, name: &str) -> Option<Description> {
         self.known.lock().known.get(name).cloned()
     }

@@ -11,7 +11,7 @@
 //! Invariant: a path reaches another server as it was authorized ([`passed_path`]).
 //! Invariant: headers of identity are this server's own, and no credential of a client is passed on.
 //!
-//! Decision 0051; the reference's rules in facts/extension.md 6.
+//! See docs/decisions/0051-aggregated-servers-are-passed-on-to-behind-the-gate.md.
 
 mod checked;
 pub(crate) mod described;
@@ -74,7 +74,7 @@ pub struct Server {
     pub name: String,
     /// Host and port that are dialled.
     pub at: (String, u16),
-    /// Who vouches for its certificate.
+    /// The authorities that vouch for its certificate.
     pub trust: ServerTrust,
 }
 
@@ -97,7 +97,7 @@ pub struct Aggregation {
     shared: Arc<Shared>,
 }
 
-/// What a node has heard of the servers.
+/// The answers of the servers that this node has received.
 #[derive(Default)]
 struct Shared {
     descriptions: Descriptions,
@@ -108,7 +108,7 @@ struct Shared {
     merged: Mutex<Option<(Of, Arc<Merged>)>>,
 }
 
-/// What merged documents were made of: the registry, and the numbers of changes of the servers and of what they say.
+/// The sources of merged documents: the registry, and the numbers of changes of the servers and of their descriptions.
 type Of = (Arc<Registry>, u64, u64);
 
 impl fmt::Debug for Aggregation {
@@ -206,7 +206,7 @@ impl Aggregation {
         &self.shared.openapi
     }
 
-    /// What the servers say that they serve.
+    /// The groups and versions that the servers say they serve.
     pub(crate) fn descriptions(&self) -> &Descriptions {
         &self.shared.descriptions
     }

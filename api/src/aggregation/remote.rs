@@ -20,7 +20,7 @@ pub(crate) const API_SERVICES: &str = "apiservices.apiregistration";
 
 static SOURCE: LazyLock<Arc<str>> = LazyLock::new(|| API_SERVICES.into());
 
-/// Who vouches for the certificate of a server.
+/// The authorities that vouch for the certificate of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ServerTrust {
     /// The authorities of this machine.
@@ -29,7 +29,7 @@ pub enum ServerTrust {
     Bundle(Arc<[u8]>),
     /// A bundle that cannot be read: nobody.
     Unreadable,
-    /// Nobody has to.
+    /// None: any certificate is taken.
     Anyone,
 }
 

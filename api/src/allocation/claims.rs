@@ -12,7 +12,7 @@ use orch_schema::value::Value;
 
 use super::CLAIMS;
 
-/// What a service holds.
+/// The addresses and ports that a service holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holdings {
     /// Cluster addresses.
@@ -22,7 +22,7 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    /// What `service` holds.
+    /// The holdings of `service`.
     pub(crate) fn of(service: &Value) -> Holdings {
         let spec = service.at("spec");
         let addresses = addresses(spec).into_iter().filter_map(parse_loose).collect();

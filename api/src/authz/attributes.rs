@@ -72,7 +72,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// What `method` on `target` asks for. A list or watch of one name by its field selector is a request for that
+    /// The verb and the name of a request with `method` on `target`. A list or watch of one name by its field selector is a request for that
     /// name, as in the reference. A method without a verb is asked under its own name, never as a read.
     pub fn of(method: &http::Method, target: &Target, query: &Query) -> Asked {
         let verb = match Verb::asked(method, target, query) {

@@ -45,7 +45,7 @@ pub enum Decision {
     NoOpinion(String),
     /// The authorizer could not decide.
     Failed {
-        /// What follows from that.
+        /// The consequence of the failure.
         then: OnFailure,
         /// The reason that the authorizer gives, possibly empty.
         reason: String,
@@ -54,7 +54,7 @@ pub enum Decision {
     },
 }
 
-/// What follows when an authorizer cannot decide.
+/// The consequence of an authorizer's failure to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
     /// The next authorizer decides; the request fails unless one allows it.

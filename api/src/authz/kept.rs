@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_what_was_asked() {
+    fn kept_attributes_are_those_that_were_copied() {
         let asked = ResourceAttributes {
             verb: "list",
             group: "g",

@@ -62,7 +62,7 @@ pub struct Destination {
     pub host: String,
     /// Checked addresses, in the order in which they are tried. Never empty.
     pub addresses: Vec<SocketAddr>,
-    /// Who the server has to be, and who this server is to it.
+    /// The identity that the server has to prove, and the one by which this server asks it.
     pub trust: BackendTrust,
 }
 

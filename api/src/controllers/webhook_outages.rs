@@ -42,7 +42,7 @@ const STEM_BYTES_MAX: usize = 200;
 /// Limits the warnings about events that cannot be written.
 static UNWRITTEN: WarningLimit<Moment> = WarningLimit::new();
 
-/// What an event says of a webhook.
+/// The state of a webhook that an event reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Dead,

@@ -7,7 +7,7 @@
 //!
 //! The question ends with the request that asks it, and otherwise after [`TIMEOUT`], whatever time the request has left.
 //!
-//! Source of texts and order: facts/extension.md 3.
+//! The order of the checks and the words of the failures are the reference's.
 
 #[cfg(test)]
 mod tests;
@@ -75,7 +75,7 @@ pub(crate) struct HookedKind {
     pub(crate) versions: HashSet<String>,
 }
 
-/// What all hooks of a node share. Clones share it.
+/// The parts that all hooks of a node share. Clones share them.
 #[derive(Clone)]
 pub(crate) struct HookParts {
     /// For uids and measured durations.
@@ -109,7 +109,7 @@ pub(crate) struct Way {
     pub(crate) reviews: Reviews,
     /// The server.
     pub(crate) post: Arc<dyn Post>,
-    /// What it shares with others.
+    /// The parts that it shares with other hooks.
     pub(crate) parts: HookParts,
 }
 

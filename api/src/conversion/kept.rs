@@ -34,7 +34,7 @@ pub(crate) type Answered = Result<Arc<Vec<SharedObject>>, ApiError>;
 /// A question under way. Each holder may drive it.
 pub(crate) type Asking = Shared<BoxFuture<'static, Answered>>;
 
-/// What is known of an object in another form.
+/// An object in another form, as far as it is known.
 pub(crate) enum Known {
     /// Its new form.
     Shown(SharedObject),
@@ -121,7 +121,7 @@ impl Kept {
         }
     }
 
-    /// What is known of `objects` in the form `form`. Those of which nothing is known are asked about together with `ask`.
+    /// `objects` in the form `form`. Those that are neither known nor under way are asked about together with `ask`.
     pub(crate) fn claim(
         self: &Arc<Self>,
         form: &Arc<WrittenAs>,

@@ -17,7 +17,8 @@
 //!
 //! Invariant: a conversion keeps the identity of an object (name, namespace, uid) and its revision.
 //!
-//! The reference converts in the same places (facts/extension.md 2.2, 2.3 and 3).
+//! As in the reference, the rules of a declared kind apply to the version of the request, and an object is converted to the stored
+//! version behind them.
 
 mod converter;
 mod hook;

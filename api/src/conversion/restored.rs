@@ -1,10 +1,9 @@
 //! Judges one object that another server has converted, and gives it the metadata of the original.
 //!
-//! Owns what a conversion may change: everything but the kind, the identity and the metadata; of these only labels and annotations.
+//! Owns what a conversion may change: spec, status and other members of the object, its labels and its annotations. A change of
+//! kind, name, namespace or uid is a fault, told in the reference's words; other changes of the metadata have no effect.
 //!
 //! Invariant: an object leaves with the metadata that it was sent with, but for labels and annotations.
-//!
-//! Source of texts: facts/extension.md 3.
 
 use orch_rules::validate::FieldErrors;
 use orch_rules::validate::field::Path;

@@ -2,8 +2,7 @@
 //!
 //! Owns the forms of a `ConversionReview` in both versions, and what is checked of the answer as a whole: its kind and uid, its
 //! result, the number of its objects. Each object of it is judged by `restored`. It sends nothing.
-//!
-//! Source of forms and texts: facts/extension.md 3.
+//! Forms and texts of faults are the reference's.
 
 use bytes::Bytes;
 use orch_proto::Brand;
@@ -116,7 +115,7 @@ impl Reviews {
     fn accepted(&self, uid: &str, answer: Answer) -> Result<Vec<Value>, String> {
         let Answer { kind, api_version, response } = answer;
         let is_v1 = self.version == ReviewVersion::V1;
-        // What is not empty is right.
+        // A member that is not empty was compared before.
         if is_v1 && (kind.is_empty() || api_version.is_empty()) {
             let (expected, got) = (named(&self.api_version, KIND), named(&api_version, &kind));
             return Err(format!("expected webhook response of {expected}, got {got}"));

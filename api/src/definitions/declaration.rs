@@ -21,7 +21,7 @@ use super::tables::VersionTables;
 use crate::follow::{Builder, Digest};
 use crate::registry::{DeclaredKind, DeclaredVersion, End, Kind, Published, Record, Stage, storage_of};
 
-/// What all kinds are made of beside their definitions.
+/// The parts of all kinds beside their definitions.
 pub(super) struct Basis {
     /// The built-in types.
     pub(super) schema: Arc<Schema>,
@@ -39,7 +39,7 @@ pub(super) type KindPlace = [String; 2];
 /// created, its name.
 pub(super) type Rank = (bool, Revision, Arc<str>);
 
-/// What a definition says is to be served.
+/// The kind that a definition declares, ready to be served.
 pub(super) struct Declaration {
     pub(super) served: Served,
     /// The kinds for a registry.
@@ -64,8 +64,8 @@ struct Version {
     end: End,
 }
 
-/// What is served of the definition called `name` if it has no rival; `None`: nothing is. `object`, `record`: as they are stored. `before`:
-/// what was served of it.
+/// The declaration of the definition called `name`, as if it had no rival; `None`: it declares no kind. `object`, `record`: as they are stored.
+/// `before`: the kind that was served of it.
 pub(super) fn declare(
     name: &Arc<str>,
     (object, record): (&SharedObject, &SharedObject),

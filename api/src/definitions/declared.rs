@@ -45,7 +45,7 @@ struct Entry {
     object: Option<SharedObject>,
     record: Option<SharedObject>,
     served: Option<Served>,
-    /// What is served was read from a wrong state: neither tables nor watches of it are kept, whatever their revisions say.
+    /// The served kinds were read from a wrong state: neither tables nor watches of them are kept, whatever their revisions say.
     is_wrong: bool,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Settled {
     pub(super) kinds: Vec<Vec<Kind>>,
     /// Names of the definitions of `kinds`.
     names: Vec<Arc<str>>,
-    /// What is served then of each definition that was looked at.
+    /// Of each definition that was looked at: its name, and the kind to be served; `None` for no kind.
     next: Vec<(Arc<str>, Option<Served>)>,
 }
 
@@ -132,7 +132,7 @@ impl Declared {
         settled
     }
 
-    /// What is served of the definition called `name` if it has no rival.
+    /// The declaration of the definition called `name`, as if it had no rival.
     fn declare(&self, name: &Arc<str>, entry: &Entry) -> Option<Declaration> {
         let stored = (entry.object.as_ref()?, entry.record.as_ref()?);
         let before = entry.served.as_ref().filter(|_| !entry.is_wrong);

@@ -76,7 +76,7 @@ struct Shared {
     brand: &'static Brand,
     /// `None` before they were read for the first time.
     follower: Arc<tokio::sync::Mutex<Option<Follower<Declared>>>>,
-    /// What the registry is up to date with.
+    /// The state that the registry is up to date with.
     seen: Mutex<Option<Seen>>,
     /// The store's count of revoked states as of what is served, without a lock: each request for a custom kind looks.
     trusted: AtomicU64,

@@ -101,7 +101,7 @@ mod tests {
         json!({"spec": {"versions": versions.iter().map(version).collect::<Vec<_>>()}})
     }
 
-    /// What the store keeps of `put` at `revision`.
+    /// The record that the store makes of `put` at `revision`.
     fn stored(put: Put, revision: u64) -> DefinitionRecord {
         let (head, tail) = put.json.split_at(put.revision_at as usize);
         let json = [head, revision.to_string().as_bytes(), tail].concat();

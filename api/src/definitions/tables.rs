@@ -17,7 +17,7 @@ use super::compile::compiled;
 use crate::follow::Builder;
 use crate::registry::{MakeConstraints, Tables};
 
-/// What is compiled of a version. Clones share it.
+/// The compiled tables of a version. Clones share them.
 #[derive(Clone)]
 pub(super) struct VersionTables {
     shared: Arc<Shared>,

@@ -83,7 +83,7 @@ pub enum EgressError {
     Forbidden {
         /// The host.
         host: String,
-        /// What it resolved to.
+        /// The address that it resolved to.
         address: IpAddr,
     },
     /// Plain HTTP to a host that is not this machine.

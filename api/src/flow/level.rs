@@ -254,7 +254,7 @@ impl Work {
     }
 }
 
-/// What a level's stored object says: how it queues, and its shares.
+/// Queuing and shares of a level, from the spec of its stored object.
 pub(super) fn shape_and_shares(spec: &orch_schema::value::Value) -> (Shape, Shares) {
     use orch_rules::validate::tree::Tree;
     let (exempt, limited) = (spec.at("exempt"), spec.at("limited"));

@@ -11,7 +11,7 @@ const SMOOTHING: f64 = 0.977;
 /// Steps of the bisection that finds the common proportion: more than a double has bits.
 const BISECTIONS: usize = 60;
 
-/// What a level's configuration says about seats.
+/// The seats of a level, as its configuration states them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
     /// Its share among all levels.

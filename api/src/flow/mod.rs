@@ -82,7 +82,7 @@ impl Default for Options {
     }
 }
 
-/// What flow control has to know of a request.
+/// The parts of a request that flow control reads.
 #[derive(Clone, Copy)]
 pub(crate) struct FlowRequest<'a> {
     pub user: &'a User,

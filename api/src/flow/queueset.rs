@@ -229,7 +229,7 @@ impl QueueSet {
         self.virtual_time.r()
     }
 
-    /// What was demanded since the last call.
+    /// The demand for seats since the last call.
     pub(super) fn take_demand(&mut self, now: u64) -> Demand {
         self.advance(now);
         self.demand.take()

@@ -26,7 +26,7 @@ pub(super) struct Schema {
     rules: Vec<Rule>,
 }
 
-/// What tells the flows of a schema apart.
+/// The attribute of requests that tells the flows of a schema apart.
 #[derive(Clone, Copy, Debug)]
 enum Distinguisher {
     Nothing,
@@ -117,7 +117,7 @@ impl Schema {
         self.rules.iter().any(|rule| rule.matches(user, asked))
     }
 
-    /// What tells the request's flow from the schema's other flows.
+    /// The name of the request's flow among the schema's flows.
     pub(super) fn distinguisher<'a>(&self, user: &'a User, asked: Attributes<'a>) -> &'a str {
         match (self.distinguisher, asked) {
             (Distinguisher::User, _) => &user.name,

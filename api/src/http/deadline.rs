@@ -26,7 +26,7 @@ pub const REQUEST_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Deadline(Duration);
 
 impl Deadline {
-    /// That of a request that arrived at `arrived` and has `limit` from then on.
+    /// The deadline of a request that arrived at `arrived` and has `limit` from then on.
     pub(super) fn after(arrived: Duration, limit: Duration) -> Deadline {
         Deadline(arrived.saturating_add(limit))
     }

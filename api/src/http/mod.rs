@@ -28,7 +28,7 @@ mod request_figures;
 mod reservation;
 mod respond;
 mod response_events;
-mod rights;
+mod revocation;
 mod root;
 mod slis;
 mod stages;
@@ -77,7 +77,7 @@ pub struct Api<S> {
     /// The account of what watches hold.
     watch_ledger: Ledger,
     /// The rights of watches, which are asked for again.
-    rights: Arc<rights::Ledger>,
+    rights: Arc<revocation::Ledger>,
     metrics: RequestMetrics,
     flow: Arc<FlowControl>,
     /// Writes `/metrics`; `None`: the path is not served.

@@ -57,20 +57,20 @@ pub(super) fn is_openapi_path(path: &str) -> bool {
         .any(|root| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
 }
 
-/// What aggregated servers add to a document.
+/// The additions of aggregated servers to a document.
 pub(super) enum Beside {
     /// Entries of the index besides this server's, the path of each document and where it is.
     Entries(Vec<(String, String)>),
     /// The documents of these APIServices are merged into this server's of version 2.
     Documents {
-        /// Keeps them.
+        /// Holds these documents.
         aggregation: Aggregation,
         names: Vec<Arc<str>>,
         brand: &'static Brand,
     },
     /// The document was made for the server of this APIService, and this server has none at the path.
     Instead {
-        /// Keeps it.
+        /// Holds the document.
         aggregation: Aggregation,
         name: Arc<str>,
     },

@@ -19,7 +19,7 @@ use crate::negotiate::require;
 use crate::openapi::{VERSION_2, VERSION_3};
 use crate::request::without_trailing_slash;
 
-/// Each serves a page, or pages below it.
+/// The paths, at or below each of which pages are served.
 pub(super) const OWN_PATHS: [&str; 10] = [
     DISCOVERY_PATH,
     "/debug/api_priority_and_fairness",
@@ -63,7 +63,7 @@ impl<S: Store> Api<S> {
         health::answer(path, &arrived.query, node).await.map(Ok)
     }
 
-    /// What aggregated servers add to the OpenAPI document at `path`.
+    /// The additions of aggregated servers to the OpenAPI document at `path`.
     async fn openapi_beside(&self, arrived: &Arrived, path: &str) -> Beside {
         let (aggregation, registry) = (&self.pipeline.aggregation, &arrived.served().registry);
         let applied = Applied::of(&self.pipeline.store);

@@ -24,7 +24,7 @@ use super::body::Upload;
 use super::deadline::deadline;
 use super::memory_ledger::Payer;
 use super::respond::{self, Lasting};
-use super::rights::RelayedRight;
+use super::revocation::RelayedRight;
 use super::stages::{Arrived, Authorized, Elsewhere};
 use super::traced::put_context;
 use super::until::{Cut, Until};
@@ -93,7 +93,7 @@ impl<S: Store> Api<S> {
         let lasting = Lasting::default();
         lasting.keep(self.ledger.take(&Payer::of(authorized.user(), &arrived.exchange), STREAM_BYTES)?);
         let seat = self.seat_elsewhere(authorized, deadline.left(&self.pipeline.store)).await?;
-        // What waits for another server keeps no seat from others.
+        // A request that waits for another server keeps no seat from others.
         let seat = hold_for_a_while(seat, &self.pipeline.store);
         let Some((server, relay)) = self.server_of(remote).zip(self.pipeline.aggregation.relay()) else {
             return Ok(unavailable());

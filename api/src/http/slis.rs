@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 
 use crate::metrics::Exposition;
 
-/// The end of the name behind the brand's: whether a check passed when it was last carried out.
+/// Name of the gauge without the brand's prefix: whether a check passed when it was last carried out.
 const LAST: &str = "_healthcheck";
 
-/// The same of the count of checks by their result.
+/// Name of the counter of checks by their result, without the brand's prefix.
 const TOTAL: &str = "_healthchecks_total";
 
 /// The results of the checks, by name and endpoint.

@@ -227,7 +227,7 @@ impl Drop for Place {
     }
 }
 
-/// The state is whole between any two of its changes.
+/// The state, also after a panic of another holder: it is whole between any two of its changes.
 fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -47,7 +47,7 @@ impl http_body::Body for Until {
         let Some(end) = &mut self.end else { return Poll::Ready(None) };
         if end.poll_unpin(context).is_ready() {
             self.end = None;
-            // What is left of the other server's answer is not waited for.
+            // The rest of the other server's answer is not waited for.
             self.body = Body::empty();
             return Poll::Ready(match self.cut {
                 Cut::Clean => None,

@@ -28,7 +28,7 @@ impl Default for Build {
     }
 }
 
-/// Where it is served.
+/// The path of the document.
 pub(super) const PATH: &str = "/version";
 
 /// Reports the version and the feature gates among the metrics, under the names of the brand.

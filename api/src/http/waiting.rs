@@ -58,7 +58,7 @@ impl WaitingRoom {
         Some(WaitingDocument { room: self.clone(), party: party.clone(), bytes })
     }
 
-    /// The state is whole between any two of its changes.
+    /// The state, also after a panic of another holder: it is whole between any two of its changes.
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,9 +1,9 @@
-//! The response to a watch: its start, what it counts with, and where its looks are carried out.
+//! The response to a watch: its start, its entries in the node's accounts, and where its looks are carried out.
 //!
 //! Owns the order: the watch begins, its account is taken, and it passes what is due and does not concern it, all with the
 //! request's seat; then it is answered. So ten thousand watches that resume together wait for their turn where requests have
-//! seats. Looks that take long are jobs of the pool; a watch that waits occupies no thread, and of its request nothing is kept
-//! but the [question](super::rights) that its right is.
+//! seats. Looks that take long are jobs of the pool; a watch that waits occupies no thread, and of its request only the
+//! [question](super::revocation) of its right is kept.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use orch_schema::budget::Budget;
 use super::large::{GATHERED_OBJECTS_MIN, RENDERED_BYTES_MIN};
 use super::memory_ledger::Hold;
 use super::pool::Work;
-use super::rights::{self, Right};
+use super::revocation::{self, Right};
 use super::turns::Party;
 use super::{Api, respond};
 use crate::error::{ApiError, NotAcceptable};
@@ -78,7 +78,7 @@ impl<S: Store> Api<S> {
         if representation.encoding == Encoding::Yaml {
             return Err(ApiError::NotAcceptable(NotAcceptable::Stream));
         }
-        let (right, ending) = rights::hold(&self.rights, request, &self.pipeline, &self.stopping);
+        let (right, ending) = revocation::hold(&self.rights, request, &self.pipeline, &self.stopping);
         let kind_end = request.resource.end.clone().map(|end| (end, ending.clone()));
         let content_type = renderer.watch_content_type();
         let watch = Watch::start(self.pipeline.clone(), request, renderer, ending).await?;

@@ -30,7 +30,7 @@ const SERIES_MAX: usize = 4000;
 /// Custom resources whose objects are reported: clients choose their names.
 const CUSTOM_MEASURED_MAX: usize = 500;
 
-/// What a request asked for, in the server's words.
+/// The labels of a request, in the server's words.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// `None`: a path that is no served resource.

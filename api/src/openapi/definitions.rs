@@ -152,7 +152,7 @@ impl<'a> Definitions<'a> {
         Ok(self.texts)
     }
 
-    /// What definitions of declared kinds refer to.
+    /// The built-in definitions that those of declared kinds refer to.
     fn references(&mut self) -> References {
         let schema = self.names.schema;
         self.refer_to(schema);

@@ -214,7 +214,7 @@ fn one_apart<'v>(taken: &mut HashMap<String, &'v Value>, part: &'v Value) -> Val
         .filter(|(name, definition)| taken.get(*name).is_some_and(|known| known != definition))
         .map(|(name, _)| *name)
         .collect();
-    // What refers to a definition of another name is another definition, too.
+    // A definition that refers to one of another name is another definition, too.
     let mut reached: BTreeSet<&str> = BTreeSet::new();
     while let Some(name) = differing.pop() {
         if reached.insert(name) {

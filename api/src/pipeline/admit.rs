@@ -1,7 +1,7 @@
 //! Admission around a write: the phases that are asked once for a document, and the one that is asked for each view.
 //!
-//! Owns asking again what refused in a view that may be old, and the waits in between. `crate::admission` owns the chain. A
-//! request that waits here says so by its budget.
+//! Owns the repetition of a phase whose refusal may be due to an old view, and the waits in between. `crate::admission` owns the
+//! chain. The budget of a request counts as waiting while the request waits here.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::request::Verb;
 /// Looks for an object that a background loop may be about to make, and the pause between two: a second in all, as in
 /// the reference.
 pub(super) const LOOKS: Range<usize> = 0..20;
-/// See [`LOOKS`]. Short, because the loop needs some milliseconds.
+/// The pause between two of [`LOOKS`]. Short, because the loop needs some milliseconds.
 const LOOK_PACE: Duration = Duration::from_millis(50);
 
 impl<S: Store> Pipeline<S> {
@@ -110,8 +110,8 @@ impl<S: Store> Pipeline<S> {
         Ok(())
     }
 
-    /// Validating admission of `document`, which is not stored, and the reserving phase: what would be reserved for the
-    /// document goes, a refusal counts.
+    /// Validating admission of `document`, which is not stored, and the reserving phase, of which refusals
+    /// count and reservations are dropped.
     ///
     /// # Errors
     /// As of [`Pipeline::mutate`].

@@ -1,6 +1,6 @@
 //! Creating an object, from a POST, from a PUT on an absent name, or from an apply.
 //!
-//! Owns the order of stages of a create, and what is tried again; `new_object` is what they set and check in the object.
+//! Owns the order of the stages of a create, and their repetition; `new_object` owns what each stage sets and checks in the object.
 //!
 //!     mutated    once: defaults, ownership, mutating admission, rights that a role grants
 //!     validated  again for another name, or for other addresses: uid and name, allot, prepare, validate, validating admission
@@ -22,10 +22,11 @@ use super::incoming::Incoming;
 use super::modify::{ATTEMPTS_MAX, changing_too_fast, dependency_changed};
 use super::new_object::{Origin, clear_system_fields, fill_prepared, is_name_to_be_drawn, known_name};
 use super::options::Options;
+use super::owners::{self, Stage};
 use super::staged::tree_for_store;
 use super::stored::without_revision;
 use super::update::check_name;
-use super::{Pipeline, Request, WriteOutcome, Written, owners};
+use super::{Pipeline, Request, WriteOutcome, Written};
 use crate::admission::{self, Additions, Attributes, View};
 use crate::allocation::claims::Holdings;
 use crate::authz::ResourceAttributes;
@@ -91,8 +92,11 @@ impl<S: Store> Pipeline<S> {
         }
         self.settle_namespace(request, value)?;
         check_unversioned(value)?;
-        let applied = origin == Origin::Applied;
-        request.exchange.warn(owners::deduplicate(value, applied));
+        let stage = match origin {
+            Origin::Sent => Stage::Sent,
+            Origin::Applied => Stage::Mutated,
+        };
+        request.exchange.warn(owners::deduplicate(value, stage));
         let first = self.mutated_new(request, options, incoming, origin).await?;
         let draws_names = is_name_to_be_drawn(&first.value);
         let mut names_left = if draws_names { NAME_ATTEMPTS } else { 1 };
@@ -142,7 +146,7 @@ impl<S: Store> Pipeline<S> {
     ) -> Result<Mutated, ApiError> {
         let mut incoming = self.incoming_of_any_kind(request, options.field_validation)?;
         self.settle_namespace(request, &mut incoming.value)?;
-        owners::deduplicate(&mut incoming.value, false);
+        owners::deduplicate(&mut incoming.value, Stage::Sent);
         self.mutated_new(request, options, incoming, origin).await
     }
 
@@ -177,7 +181,7 @@ impl<S: Store> Pipeline<S> {
         if request.verb != Verb::Create {
             check_name(request, &value)?;
         }
-        request.exchange.warn(owners::deduplicate(&mut value, true));
+        request.exchange.warn(owners::deduplicate(&mut value, Stage::Mutated));
         self.confirm_rights(&attributes, &value, &mut view).await?;
         Ok(Mutated { value, foreign, now, labels_given, view, additions })
     }
@@ -230,7 +234,7 @@ impl<S: Store> Pipeline<S> {
         let Draft { request, attributes, .. } = &draft;
         let (once, mut looks) = (additions.extent(), LOOKS);
         let mut turn = None;
-        // The plugins before may have waited: what they saw is old.
+        // Plugins of the phases before may have waited: their view is old.
         let mut view = View::of(&self.store);
         let holdings = self.allots(*request).then(|| Holdings::of(&value));
         // Once: it may ask another server.
@@ -340,7 +344,7 @@ fn name_in_use(request: Request<'_>, name: &str, is_generated: bool, by: Option<
     error
 }
 
-/// Refuses a new object with a version. `0`, and text that is no number, count as none.
+/// Refuses a new object with a `resourceVersion`. `0`, and text that is no number, count as none.
 fn check_unversioned(value: &Value) -> Result<(), ApiError> {
     match value.at("metadata").text("resourceVersion").parse::<u64>() {
         Ok(version) if version != 0 => {

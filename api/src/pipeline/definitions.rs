@@ -5,7 +5,7 @@
 //! write of an object of the kind is applied under the condition that the record is of the revision that the request's resource was
 //! made of (`propose`): a slow request stores nothing once its kind was changed, is being deleted, or is gone.
 //!
-//! What is left in the store of an earlier kind of the same name is removed before a definition is created.
+//! Objects that an earlier kind of the same name has left in the store are removed before a definition is created.
 //!
 //! Invariant: while there is no record, no object of its kind is stored anew; so what is removed then stays removed.
 

@@ -1,6 +1,6 @@
-//! Deleting an object in two phases (spec 3).
+//! Deleting an object in two phases.
 //!
-//! Owns DeleteOptions (`delete_query` those of the query), preconditions, the finalizers of propagation policies, and
+//! Owns the options of a delete (`delete_query` reads those in the query), preconditions, the finalizers of propagation policies, and
 //! grace periods. An object without finalizers, grace period or other hold is removed at once; otherwise it gets a
 //! `deletionTimestamp` and stays until the last hold is gone.
 

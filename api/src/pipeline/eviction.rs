@@ -42,7 +42,7 @@ const RETRY_SECONDS: u32 = 10;
 /// The user under whom the server writes budgets.
 static SERVER: LazyLock<User> = LazyLock::new(User::server);
 
-/// Options of such a write: none.
+/// The query of these writes, which is empty.
 static NO_OPTIONS: LazyLock<Query> = LazyLock::new(Query::default);
 
 impl<S: Store> Pipeline<S> {
@@ -84,7 +84,7 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// The budget of `pod`, and its status after the eviction. `None`: no budget has anything to say.
+    /// The budget of `pod`, and its status after the eviction. `None`: no budget selects the pod.
     ///
     /// # Errors
     /// The refusal of the budget.
@@ -319,7 +319,7 @@ impl<S: Store> Attempt for EvictAttempt<'_, S> {
     async fn reserve(&mut self, judged: &mut Judged, view: &View) -> Result<(), Refused> {
         let EvictAttempt { pipeline, request, key, options, eviction, .. } = *self;
         pipeline.admission.reserve(&self.attributes, Some(eviction), view, &mut judged.additions)?;
-        // Nothing is asked about the deletion, but what the pod took is given back.
+        // No plugin is asked about the deletion, but the pod's usage is given back.
         pipeline.reserve((request, Operation::Delete, options.dry_run), key, judged, view)?;
         if !ignores_budget(&judged.old) {
             let Judged { old, additions, .. } = judged;

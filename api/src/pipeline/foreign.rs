@@ -1,8 +1,8 @@
 //! Objects that state another type than that of their path.
 //!
-//! Owns the error of a declared kind, which is one of the object: it stands where the rules of the kind begin, behind admission and
-//! behind the version of the object that is changed. Owns also what a patch may do to the type. A body in another version than the
-//! path's, and one of a built-in kind that is of another type, are not decoded at all (`incoming`).
+//! Owns the error of such an object of a declared kind, and which changes of the type a patch may make. The error is one of the
+//! object: it is found with those of the kind's rules, after admission and after the check of the object's version. A body in another
+//! version than the path's, or of a built-in kind and another type, is not decoded at all (`incoming`).
 
 use orch_rules::validate::tree::{self, Tree};
 use orch_rules::validate::{FieldError, FieldErrors, Path};

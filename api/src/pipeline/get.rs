@@ -1,4 +1,6 @@
 //! Reading one object.
+//!
+//! Owns the read of a GET without a sub-resource. `point` waits for a state that is recent enough.
 
 use orch_raft::Store;
 use orch_raft::object::SharedObject;

@@ -7,9 +7,10 @@
 //!     PUT     ?import=replace   the same, and another object of the name gives way
 //!     DELETE  ?import=exact     removes the object at once, whatever holds it
 //!
-//! What is imported is decoded, gets its defaults, is held against the rules of its kind as a new object or, where those refuse it, as an
-//! update that changes nothing, and takes its cluster addresses and node ports. It passes no admission and no preparation: it has passed those of the server that it comes from, which a second
-//! time would change it or refuse it ([0053](../../../docs/decisions/0053-an-import-keeps-identities-by-a-right-of-its-own.md)).
+//! An imported object is decoded and gets its defaults. The rules of its kind check it as a new object or, where they refuse that, as an
+//! update that changes nothing. It takes its cluster addresses and node ports. It passes no admission and no preparation: the server that
+//! it comes from has carried out both, and a second time they would change or refuse it
+//! ([0053](../../../docs/decisions/0053-an-import-keeps-identities-by-a-right-of-its-own.md)).
 //!
 //! Invariant: nothing here is reached without the right to post to [`RIGHT`], beside that to the object. No role but that of
 //! administrators grants it.
@@ -50,7 +51,7 @@ const PARAMETER: &str = "import";
 /// Longest uid, in bytes: those of this server and of the reference have 36.
 const UID_BYTES_MAX: usize = 128;
 
-/// What an import does to an object of the same name and another uid.
+/// The fate of an object of the same name and another uid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Existing {
     /// It stays, and the import is refused.
@@ -189,7 +190,7 @@ impl<S: Store> Pipeline<S> {
             }
             Outcome::Applied { .. } => Err(ApiError::Internal("a put left no object".to_owned())),
             Outcome::Full { used, quota, .. } => Err(ApiError::StateFull { used, quota }),
-            // Behind the write's own condition.
+            // Condition 0 is the write's own, 1 that the namespace is there.
             Outcome::Refused { condition: 1, .. } if namespace.is_some() => Err(namespace_absent(request)),
             Outcome::Refused { .. } => Ok(None),
         }

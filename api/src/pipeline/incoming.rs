@@ -200,7 +200,7 @@ pub(super) fn refused(request: Request<'_>, error: &DecodeError) -> ApiError {
     ))
 }
 
-/// Refuses an object of which the reference's own form cannot be made.
+/// Refuses an object that the reference cannot read into its own types, with its text.
 pub(super) fn check_readable(request: Request<'_>, value: &Value) -> Result<(), ApiError> {
     let resource = request.resource;
     match resource.strategy.unreadable(value) {

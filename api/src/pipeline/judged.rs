@@ -18,9 +18,9 @@ use crate::error::ApiError;
 /// The reason why a version of an object is not changed.
 #[derive(Debug)]
 pub(super) enum Rejected {
-    /// It stands, whatever the newest version is.
+    /// The rejection stands, whatever the newest version is.
     Finally(ApiError),
-    /// It stands if this is the newest version.
+    /// The rejection stands if this is the newest version.
     ThisVersion(ApiError),
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Judged {
     transfer: Option<Transfer>,
     /// Additions of the phases that are asked once, and behind them those of the last view.
     pub(super) additions: Additions,
-    /// Those of the phases that are asked once.
+    /// The count of the additions of the phases that are asked once.
     once: Extent,
 }
 
@@ -68,7 +68,7 @@ impl Judged {
         matches!(self.write, Write::Remove(_) | Write::Free(_))
     }
 
-    /// Whether `before` would stay as it is.
+    /// Whether the write would leave `before` as it is.
     pub(super) fn is_nothing(&self, before: &SharedObject) -> bool {
         matches!(&self.write, Write::Put(put) if is_same(put, before))
     }
@@ -121,7 +121,7 @@ impl<S: Store> Pipeline<S> {
         Ok(self.reserve_unjudged(request, key, judged, view)?)
     }
 
-    /// The same without plugins: what becomes of a definition's record, and what the allocator gives and takes.
+    /// [`Pipeline::reserve`] without plugins: the record of a definition, and the allocator's addresses and ports.
     ///
     /// # Errors
     /// `Internal`.

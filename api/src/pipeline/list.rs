@@ -1,6 +1,6 @@
 //! Reading a collection: the revision, the page, the count of remaining objects.
 //!
-//! Owns the list matrix of spec 9 and the use of continue tokens. Objects are shared, never copied: a list costs one
+//! Owns which of `resourceVersion`, `limit` and `continue` go together and what they mean, and the use of continue tokens. Objects are shared, never copied: a list costs one
 //! reference count per object.
 
 use std::cell::Cell;
@@ -104,7 +104,7 @@ impl<S: Store> Pipeline<S> {
         let opened = self.token_key.open(token, scope);
         let token = opened
             .map_err(|error| ApiError::BadRequest(format!("{error}: it was not given for this list")))?;
-        // No token to go on with: the rest of a list is of another cluster than its beginning.
+        // The answer has no token to go on with: the rest would be a list of another cluster than the beginning.
         if token.is_earlier {
             return Err(ApiError::Expired { message: EXPIRED.to_owned(), continue_token: None });
         }

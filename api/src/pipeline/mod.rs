@@ -156,7 +156,7 @@ pub struct Pipeline<S> {
     pub watch_batch_delay: Duration,
     /// Events that are rendered once for all watches.
     pub shared_events: SharedEvents,
-    /// The definitions of custom kinds, which what is served follows.
+    /// The definitions of custom kinds, which the served registry follows.
     pub definitions: Definitions,
     /// The webhooks that objects name. None are called unless they are set ([`Pipeline::call_webhooks`]).
     pub webhooks: Webhooks,
@@ -231,8 +231,8 @@ impl<S: Store> Pipeline<S> {
         }
     }
 
-    /// Has `webhooks` called: those of admission and of conversion. Said once, before definitions are read, and behind the way to
-    /// other servers, by which webhooks at the service of this one are answered.
+    /// Has `webhooks` called: those of admission and of conversion. Called once, before definitions are read and after `aggregation` is
+    /// set, from which webhooks at the service of this server are answered.
     pub fn call_webhooks(&mut self, webhooks: Webhooks) {
         let (aggregation, ambient) = (self.aggregation.clone(), self.ambient.clone());
         let own = OwnService::new(aggregation, self.store.clone(), self.served.clone(), ambient);
@@ -254,7 +254,7 @@ impl<S: Store> Pipeline<S> {
         staged::shown(request.resource, answer, request).await
     }
 
-    /// The same before the conversion stage.
+    /// [`Pipeline::run`] up to the conversion stage.
     async fn run_in_state(&self, request: Request<'_>) -> Result<Answer, ApiError> {
         self.store.may_serve()?;
         if let (Verb::Create, Some(review)) = (request.verb, request.resource.review) {

@@ -17,7 +17,7 @@ pub(super) struct Modified {
     pub json: bytes::Bytes,
     /// The stored version; `None` if the object was removed or the change was a dry run.
     pub stored: Option<SharedObject>,
-    /// The form of `json`, where objects of the kind say it.
+    /// The version and the revision of the definition that `json` is written in; `None` for built-in kinds.
     pub written_as: Option<Arc<WrittenAs>>,
     /// The object before the change.
     pub before: SharedObject,
@@ -31,9 +31,9 @@ pub(super) enum Last {
     Stored,
     /// The version before the removal.
     Before,
-    /// This, with the revision of the removal.
+    /// This version, with the revision of the removal.
     Removed(Put),
-    /// This, with the revision that the object had before.
+    /// This version, with the revision that the object had before.
     Freed(Put),
 }
 

@@ -1,6 +1,6 @@
 //! Changing a stored object: read it, judge its change, propose the result under the condition that the object is unchanged.
 //!
-//! Owns the retries; what is answered is `modified`'s. A request whose first proposal met a newer version waits for its turn (`turns`). A change is first
+//! Owns the retries; `modified` owns the answer. A request whose first proposal met a newer version waits for its turn (`turns`). A change is first
 //! tried on the state that this node has applied. The node may lag, so a refusal is given only after a quorum barrier.
 //!
 //!     judge      once for each version of the object; may wait, and lets the turns go while it does
@@ -285,7 +285,7 @@ impl<S: Store, A: Attempt> Modification<'_, S, A> {
         Ok(Tried::Again)
     }
 
-    /// Proposes `write`, the change of `before`, with `additions`, of which `once` are of no single view.
+    /// Proposes `write`, the change of `before`, with `additions`, of which `once` were made by the phases that are asked once.
     async fn carry_out(
         &self,
         before: SharedObject,

@@ -1,4 +1,4 @@
-//! The options of writes, checked (spec 4.2, 7).
+//! The options of writes, checked.
 //!
 //! Owns reading `dryRun`, `fieldManager`, `fieldValidation` and `force` from the query. Their rules stand in
 //! `validate::options`.

@@ -1,6 +1,6 @@
 //! Duplicate owner references.
 //!
-//! Owns dropping them and warning the client. Two references with the same uid that differ in any field both stay.
+//! Owns their removal and the text of the warning. Two references with the same uid that differ in any field both stay.
 
 use orch_rules::validate::Distinct;
 use orch_rules::validate::errors::ERRORS_SHOWN_MAX;
@@ -8,9 +8,17 @@ use orch_rules::validate::tree::{Tree, child_mut, set};
 use orch_schema::excerpt::beginning;
 use orch_schema::value::Value;
 
-/// Drops duplicate owner references of `object`; returns the text of a `Warning` header if there were any.
-/// `after_admission` selects the reference's text for a patch.
-pub(super) fn deduplicate(object: &mut Value, after_admission: bool) -> Option<String> {
+/// The stage of a write in which duplicates are found. The reference's texts differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// In the object as the client sent it.
+    Sent,
+    /// After mutating admission, or in the result of a patch.
+    Mutated,
+}
+
+/// Drops duplicate owner references of `object`, found at `stage`; returns the text of a `Warning` header if there were any.
+pub(super) fn deduplicate(object: &mut Value, stage: Stage) -> Option<String> {
     let references = object.at("metadata").items("ownerReferences");
     if references.len() < 2 {
         return None;
@@ -33,7 +41,10 @@ pub(super) fn deduplicate(object: &mut Value, after_admission: bool) -> Option<S
     }
     dropped.truncate(ERRORS_SHOWN_MAX);
     let dropped: Vec<&str> = dropped.into_iter().map(beginning).collect();
-    let when = if after_admission { " after mutating admission happens" } else { "" };
+    let when = match stage {
+        Stage::Sent => "",
+        Stage::Mutated => " after mutating admission happens",
+    };
     let told = format!(
         ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, \
          and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",

@@ -1,7 +1,7 @@
 //! Patching an object: JSON patch, merge patch, strategic merge patch, and server-side apply.
 //!
-//! Owns choosing the format and computing a new object from the stored one and the patch. The new object then passes
-//! the stages of every update.
+//! Owns the choice of the format, and the computation of a new object from the stored one and the patch. The new object then
+//! passes the stages of every update.
 
 use orch_raft::{Key, Store};
 use orch_rules::Action;

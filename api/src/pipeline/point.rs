@@ -1,4 +1,4 @@
-//! The point in time a read is served from (spec 9).
+//! The point in time that a read is served from.
 //!
 //! Owns the waits: a quorum barrier for "most recent", a short wait for "not older than". It never looks at objects.
 

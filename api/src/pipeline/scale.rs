@@ -30,7 +30,8 @@ use crate::fields::{ScaledField, keep_times_if_unchanged};
 use crate::registry::Resource;
 use crate::request::Verb;
 
-/// The number of replicas that a patch finds in the scale of an object that says none, as in the reference: one that no object has.
+/// The number of replicas in the scale that a patch changes, where the object names none. As in the reference it is a number that no
+/// object has.
 const UNSAID: i64 = -2_147_483_648;
 
 /// A scale that a client sent.
@@ -59,7 +60,7 @@ impl<'a> Scaled<'a> {
         Ok(Scaled { request, object: Request { resource, action: Action::Object, ..request }, paths })
     }
 
-    /// The owners of the number of replicas, in all versions of the object that are served with a scale.
+    /// The field of the number of replicas, in all versions of the object that are served with a scale, for its owners.
     fn field(&self) -> ScaledField {
         let Scaled { request, object, paths } = *self;
         let field = ScaledField::new(paths, object.resource.api_version(), request.resource.api_version());

@@ -3,11 +3,12 @@
 //! Owns which objects are converted, in batches of which size, and what is checked and completed around it, as in the
 //! reference: an object gets the defaults of its own version before it is converted, is pruned afterwards, and gets those of
 //! the other version only where it is stored in that. Objects whose bytes are current pass undecoded; those of built-in kinds
-//! pass untouched.
+//! pass untouched. `answer` converts the answers of requests, `completed` checks and completes converted objects.
 //!
 //! Invariant: behind the stage an object has the identity and the revision that it had before it.
 //! Invariant: no thread that serves compiles tables here: the conversion waits until they are made.
 
+mod answer;
 mod completed;
 
 use std::sync::Arc;
@@ -16,17 +17,18 @@ use futures::future::{BoxFuture, Either, FutureExt, Ready, ready};
 use orch_raft::object::SharedObject;
 use orch_raft::{Object, WrittenAs};
 use orch_schema::budget::{Budget, count_step};
-use orch_schema::encode_json;
 use orch_schema::value::Value;
 use orch_spans::ActiveSpan;
 
 use self::completed::{Defaults, Identity, Job, completed, with_value};
+use super::Request;
 use super::stored::tree_of;
-use super::{Answer, ListAnswer, Request, Written};
 use crate::conversion::{Batch, Converted, Known, Piece, Staged};
 use crate::error::ApiError;
 use crate::registry::{Resource, Tables};
 use crate::waiting::waited;
+
+pub(super) use self::answer::{shown, shown_list};
 
 /// Objects that a converter is asked about at once: ten questions for the largest lists that are common, of 10,000 objects. More are
 /// asked about one batch after another, so that the trees of one batch alone are in memory.
@@ -79,8 +81,8 @@ pub(crate) fn begin(
     })
 }
 
-/// The same for a watch. Objects that were converted for others are not converted again, and a question that is under way for others
-/// is waited for: a change is asked about once for all watches of a form, and the question is a part of no trace.
+/// [`begin`] for a watch. Objects that were converted for other requests are not converted again, and a question that is under way for
+/// others is waited for: a change is asked about once for all watches of a form, and the question is a part of no trace.
 pub(crate) fn begin_shared(
     resource: &Arc<Resource>,
     staged: &Staged,
@@ -89,7 +91,7 @@ pub(crate) fn begin_shared(
     let Some(kept) = staged.converter.kept() else { return begin(resource, staged, objects, None) };
     let known = kept.claim(&staged.shown, &objects, |unknown| {
         let (resource, staged) = (resource.clone(), staged.clone());
-        // Whoever asks first begins it behind the lock.
+        // Lazy: `claim` holds a lock, and nothing is converted before it is released.
         async move { begin(&resource, &staged, unknown, None).await }.boxed()
     });
     let shown = |known: &Known| match known {
@@ -134,7 +136,7 @@ pub(crate) async fn convert_all(
         }
         let batch: Vec<SharedObject> = places.iter().map(|at| objects[*at].clone()).collect();
         let converted = waited(begin(resource, staged, batch.clone(), trace), budget).await?;
-        // What a stopped request has converted is not whole.
+        // The conversion of a stopped request is not whole.
         budget.check()?;
         let converted = checked(staged, places.len(), converted);
         if let Some(kept) = staged.converter.kept() {
@@ -175,9 +177,9 @@ fn next_batch(staged: &Staged, objects: &[SharedObject], rest: &mut usize) -> Ve
 /// Whether another server is asked about an object that it has converted before.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asking {
-    /// It is: for what is shown of one object, and for its removal.
+    /// Asked again: where one object is shown, or removed by its name.
     Anew,
-    /// It is not: for what a change begins with, as in the reference, and for the removal of objects that were listed.
+    /// Not asked again: where a change begins, as in the reference, and where objects of a list are removed.
     Once,
 }
 
@@ -213,100 +215,6 @@ pub(super) async fn tree_for_store(
     let stored = waited(convert(resource, staged, Target::Stored, pieces, exchange.onward()), budget).await?;
     budget.check()?;
     Ok(stored.into_iter().next())
-}
-
-/// `answer` as `resource` shows it: the stage between the state and the renderer.
-///
-/// # Errors
-/// `Unconverted`; `Internal` for stored bytes that cannot be read.
-pub(super) async fn shown(
-    resource: &Arc<Resource>,
-    answer: Answer,
-    request: Request<'_>,
-) -> Result<Answer, ApiError> {
-    let Some(staged) = resource.staged() else { return Ok(answer) };
-    let is_shown = match &answer {
-        Answer::Stored(object) => is_shown(staged, object),
-        Answer::Written(written) => written.written_as.as_ref() == Some(&staged.shown),
-        Answer::List(_) | Answer::Listed(_) | Answer::Done(_) => false,
-    };
-    if is_shown {
-        return Ok(answer);
-    }
-    Box::pin(shown_staged(resource, staged, answer, request)).await
-}
-
-async fn shown_staged(
-    resource: &Arc<Resource>,
-    staged: &Staged,
-    answer: Answer,
-    request: Request<'_>,
-) -> Result<Answer, ApiError> {
-    Ok(match answer {
-        Answer::Stored(object) => {
-            let mut objects = [object];
-            convert_all(resource, &mut objects, request.budget, request.exchange.onward()).await?;
-            let [object] = objects;
-            Answer::Stored(object)
-        }
-        Answer::List(mut list) => {
-            shown_list(resource, &mut list, request).await?;
-            Answer::List(list)
-        }
-        // Converted before the first object was deleted.
-        Answer::Listed(list) => Answer::Listed(list),
-        Answer::Written(written) => Answer::Written(shown_written(resource, staged, written, request).await?),
-        Answer::Done(status) => Answer::Done(status),
-    })
-}
-
-/// Puts the objects of a list into the form of `resource`'s version. Those that another server has converted before are not sent again.
-pub(super) async fn shown_list(
-    resource: &Arc<Resource>,
-    list: &mut ListAnswer,
-    request: Request<'_>,
-) -> Result<(), ApiError> {
-    if let Some(staged) = resource.staged()
-        && let Some(kept) = staged.converter.kept()
-    {
-        let old = list.objects.iter_mut().take_while(|_| count_step());
-        for object in old.filter(|object| !is_shown(staged, object)) {
-            if let Some(shown) = kept.find(&staged.shown, object) {
-                *object = shown;
-            }
-        }
-    }
-    convert_all(resource, &mut list.objects, request.budget, request.exchange.onward()).await
-}
-
-async fn shown_written(
-    resource: &Arc<Resource>,
-    staged: &Staged,
-    written: Written,
-    Request { budget, exchange, .. }: Request<'_>,
-) -> Result<Written, ApiError> {
-    let Written { json, stored, written_as, outcome } = written;
-    if written_as.as_ref() == Some(&staged.shown) {
-        return Ok(Written { json, stored, written_as, outcome });
-    }
-    let (before, written_as) = (written_as, Some(staged.shown.clone()));
-    if let Some(object) = stored {
-        let mut objects = [object];
-        convert_all(resource, &mut objects, budget, exchange.onward()).await?;
-        let [object] = objects;
-        return Ok(Written { json: object.json.clone(), stored: Some(object), written_as, outcome });
-    }
-    // A dry run, or the last form of an object that is gone: it need not have a revision.
-    let value = serde_json::from_slice(&json)
-        .map_err(|error| ApiError::Internal(format!("an object that was written cannot be read: {error}")))?;
-    let pieces = vec![(form_of(staged, before.as_ref()), value)];
-    let values = waited(convert(resource, staged, Target::Shown, pieces, exchange.onward()), budget).await?;
-    let mut json = Vec::with_capacity(json.len());
-    budget.check()?;
-    for value in values {
-        encode_json(&resource.schema, resource.type_id, &value, &mut json);
-    }
-    Ok(Written { json: json.into(), stored: None, written_as, outcome })
 }
 
 /// The form of an object that says `written_as`. One that was written before objects said it is of the stored version, under
@@ -345,7 +253,7 @@ fn convert(
     Either::Right(converting.boxed())
 }
 
-/// The same, where the tables are made. Pieces of the target's version are completed alone, without the converter.
+/// [`convert`] once the tables are made. Pieces of the target's version are completed alone, without the converter.
 fn convert_with_tables(
     resource: &Arc<Resource>,
     staged: &Staged,

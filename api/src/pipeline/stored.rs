@@ -1,6 +1,7 @@
 //! Encodes objects for the store: canonical JSON and its index.
 //!
-//! Owns encoding once, and taking the placeholder of the revision out of the bytes.
+//! Owns the bytes and the index of a put, and the largest size of an object. An object is encoded once: its bytes lack the digits of the
+//! revision, which is known when the write is applied.
 
 use bytes::Bytes;
 use orch_raft::object::SharedObject;
@@ -36,7 +37,7 @@ impl<S: Store> Pipeline<S> {
         let mut json = Vec::with_capacity(1024);
         let digits = encode_stored(resource.stored_schema(), resource.stored_type(), value, &mut json);
         let digits = digits.ok_or(ApiError::DeadlineExceeded)?;
-        // The placeholder.
+        // The digit of `UNSET_REVISION`.
         json.remove(digits);
         if json.len() > OBJECT_BYTES_MAX {
             return Err(too_large(json.len()));
@@ -45,9 +46,7 @@ impl<S: Store> Pipeline<S> {
         let index = index_of(resource, value);
         Ok(Put { key, json: Bytes::from(json), revision_at, index })
     }
-}
 
-impl<S: Store> Pipeline<S> {
     /// The put of `value`, an object in the form of its kind's rules.
     ///
     /// # Errors

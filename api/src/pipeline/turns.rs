@@ -55,7 +55,7 @@ pub(super) struct HeldTurns<'a> {
 }
 
 /// The result of `work`, and whether its request, whose budget is `budget`, waited for another server in it. `turns` are let
-/// go as soon as it does.
+/// go when that wait begins.
 pub(super) async fn without_turns<F: Future>(
     mut work: Pin<&mut F>,
     budget: &Budget,

@@ -21,8 +21,9 @@ use super::judged::{Judged, Rejected, Write};
 use super::modify::{ATTEMPTS_MAX, Attempt, Current, changing_too_fast};
 use super::new_object::{Origin, fill_prepared, in_order};
 use super::options::Options;
+use super::owners::{self, Stage};
 use super::stored::check_size;
-use super::{Pipeline, Request, Written, owners};
+use super::{Pipeline, Request, Written};
 use crate::admission::{Additions, Attributes, Operation, Refused, View};
 use crate::allocation::claims::Holdings;
 use crate::error::{ApiError, Subject};
@@ -80,7 +81,7 @@ impl<S: Store> Pipeline<S> {
     fn settle_sent(&self, request: Request<'_>, value: &mut Value) -> Result<(), ApiError> {
         self.settle_namespace(request, value)?;
         check_name(request, value)?;
-        request.exchange.warn(owners::deduplicate(value, false));
+        request.exchange.warn(owners::deduplicate(value, Stage::Sent));
         Ok(())
     }
 
@@ -100,7 +101,7 @@ impl<S: Store> Pipeline<S> {
         // Without a direct conversion the request's version is the form of the rules, and the object is held once.
         let converted = resource.direct().map(|_| resource.to_version(stored.clone()));
         let old = converted.as_ref().unwrap_or(&stored);
-        request.exchange.warn(owners::deduplicate(&mut new, true));
+        request.exchange.warn(owners::deduplicate(&mut new, Stage::Mutated));
         check_version(request, old, &mut new)?;
         let now = self.ambient.now().seconds_text();
         let context = self.context(request, &now);
@@ -121,10 +122,10 @@ impl<S: Store> Pipeline<S> {
             ..self.attributes(request, Operation::Update)
         };
         self.mutate(&attributes, Some(&mut new), view, &mut additions).await?;
-        // A plugin that changed the version asks for another object. A webhook is asked once: it stands.
+        // A plugin that changed the `resourceVersion` names another object. The refusal is final: webhooks are asked once.
         check_version(request, &old, &mut new).map_err(Rejected::Finally)?;
         self.settle_namespace(request, &mut new)?;
-        request.exchange.warn(owners::deduplicate(&mut new, true));
+        request.exchange.warn(owners::deduplicate(&mut new, Stage::Mutated));
         self.confirm_rights(&attributes, &new, view).await?;
         self.allot_in_time(&attributes, &mut new, view).await?;
         carry_system_fields(old.at("metadata"), child_mut(&mut new, "metadata"));
@@ -291,7 +292,7 @@ pub(super) fn writer<'a>(
     }
 }
 
-/// The name in the object must be the one on the URL.
+/// Refuses an object whose name is not that of the URL.
 pub(super) fn check_name(request: Request<'_>, value: &Value) -> Result<(), ApiError> {
     let (name, wanted) = (value.at("metadata").text("name"), &request.target.name);
     let url = part(wanted);

@@ -75,7 +75,7 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T> Kept<T> {
-    /// What is kept, made by `make` where nothing is. Of several that ask at the same time one makes it, and the others wait.
+    /// The kept value, made by `make` where there is none. Of several callers at the same time one makes it, and the others wait.
     ///
     /// # Errors
     /// That of `make`; nothing is kept then.
@@ -89,7 +89,7 @@ impl<T> Kept<T> {
         Ok(made)
     }
 
-    /// What is kept, if that was made.
+    /// The kept value, if it was made.
     pub fn get(&self) -> Option<Arc<T>> {
         self.0.lock().clone()
     }

@@ -30,7 +30,7 @@ pub struct SharedEvent {
     pub open: Vec<u8>,
     /// Its stored bytes, the revision between them where another replaces theirs; or its Protobuf message.
     pub object: Vec<Bytes>,
-    /// What follows them.
+    /// The bytes behind them.
     pub end: &'static [u8],
 }
 

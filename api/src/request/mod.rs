@@ -1,6 +1,6 @@
 //! The parsed request: verb, target and query, taken from method, path and query string before anything else happens.
 //!
-//! Owns path shapes (spec 4.1), query parameters (4.2) and verbs. Later stages never parse a path or a query.
+//! Owns path shapes, query parameters and verbs. Later stages never parse a path or a query.
 
 mod path;
 mod query;

@@ -73,10 +73,10 @@ pub enum Operation {
     Delete,
 }
 
-/// What came of a write.
+/// The result of a tried write.
 #[derive(Clone, Debug)]
 pub struct Tried {
-    /// What each policy said, in order.
+    /// The evaluations of the policies, in order.
     pub evaluations: Vec<Evaluation>,
     /// Warnings for the client.
     pub warnings: Vec<String>,

@@ -131,7 +131,7 @@ impl<S: Store> Watch<S> {
         if self.has_caught_up {
             self.reading.end();
             self.conversions.clear();
-            // What was read may be newer than what is walked: it wakes the watch no more.
+            // Changes that were read here may be walked only later: they wake the watch no more.
             self.position = self.subscription.pass(self.position);
         }
         written

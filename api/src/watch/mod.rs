@@ -1,4 +1,4 @@
-//! Watches: each a cursor into this node's history (spec 4.5, 9).
+//! Watches: each a cursor into this node's history.
 //!
 //! Owns where a watch starts, the events of its selection, bookmarks, and how it ends. No events are queued for a
 //! watch. A change that concerns it wakes it, and it reads the history when its socket has room: from memory, older

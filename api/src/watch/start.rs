@@ -1,4 +1,7 @@
-//! The start of a watch: the watch matrix of spec 9, `sendInitialEvents`, and the watch's lifetime.
+//! The start of a watch.
+//!
+//! Owns from which revision a watch begins, by `resourceVersion`, `resourceVersionMatch` and `sendInitialEvents`, and how long it
+//! lasts.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,8 +5,6 @@
 //! the text of a failure quotes nothing of an answer.
 //!
 //!     clientConfig -> ClientConfig (prepared)  -> URL, or service -> host and port  -> Call -> Caller
-//!
-//! See DESIGN 13, and the reference's rules in facts/extension.md 3 and 4.4.
 
 mod config;
 mod outages;
@@ -119,7 +117,7 @@ pub(crate) enum CallError {
     Untried {
         /// The URL.
         url: String,
-        /// What the call waited for.
+        /// The resource that the call waited for, as the message names it.
         reason: String,
     },
     /// There is no answer.
@@ -135,7 +133,7 @@ pub(crate) enum CallError {
     TooLarge {
         /// The URL.
         url: String,
-        /// What the call reads.
+        /// Bytes that the call reads of an answer.
         bytes_max: usize,
     },
     /// The answer has another status than 200.

@@ -107,7 +107,7 @@ async fn bindings(load: &Load, client: &Client, collection: &str) -> Result<Line
     Ok(line)
 }
 
-/// What the watch is to show.
+/// The events that the watch is to show.
 struct Seen<'a> {
     pods: u64,
     started: Instant,

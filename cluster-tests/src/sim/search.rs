@@ -18,7 +18,7 @@ pub trait Counted: Clone + Default + Send {
     fn add(&mut self, other: &Self);
 }
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Report<C> {
     /// The first promise that was broken.
@@ -27,7 +27,7 @@ pub struct Report<C> {
     pub trace: Vec<String>,
     /// Hash of the events.
     pub hash: u64,
-    /// What was counted; nothing where the run could not be judged.
+    /// The counts; empty where the run could not be judged.
     pub counted: C,
     /// The run could not be judged.
     pub is_untold: bool,
@@ -46,7 +46,7 @@ impl<C: Counted> Report<C> {
     }
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Debug)]
 pub struct Search<C> {
     /// The smallest seed that failed, and its report.

@@ -1,11 +1,11 @@
-//! What the tokens of service accounts say, for steps that judge it.
+//! Claims of service account tokens, for steps that judge them.
 
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-/// What a JSON Web Token says; its times as seconds after `iat`.
+/// The claims of a JSON Web Token; its times as seconds after `iat`.
 pub(super) fn claims(token: &str) -> Result<Value> {
     let payload = token.split('.').nth(1).context("the token has no payload")?;
     let payload: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload)?)?;

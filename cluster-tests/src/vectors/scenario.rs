@@ -16,7 +16,7 @@ pub struct Scenario {
     pub area: String,
     /// Its name, unique in the area.
     pub name: String,
-    /// What it needs of the server beyond its defaults: `serviceaccounts`, `controllers`; mostly empty.
+    /// Features of the server that it needs beyond the defaults: `serviceaccounts`, `controllers`; mostly empty.
     #[serde(default)]
     pub needs: String,
     /// Its steps as recorded.
@@ -30,7 +30,7 @@ pub struct Selection {
     pub areas: Vec<String>,
     /// Names of the selected scenarios.
     pub names: Vec<String>,
-    /// What the server offers beyond its defaults: only scenarios that need one of these are selected. Empty: only those
+    /// Features of the server beyond its defaults: only scenarios that need one of these are selected. Empty: only those
     /// that need nothing.
     pub needs: Vec<String>,
     /// Suffix of the scenarios' namespaces, to run twice on one server.

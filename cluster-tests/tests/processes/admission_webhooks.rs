@@ -29,7 +29,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Bytes of the answer that has too many of them.
 const HUGE_BYTES: usize = 100 << 20;
 
-/// What a process may have more at its peak for such answers: the 3 MiB that are read of one, and copies of them, many times.
+/// Growth of a process at its peak for such answers: the 3 MiB that are read of one, and copies of them, many times.
 const GROWTH_KB_MAX: u64 = 128 << 10;
 
 /// Time in which each write has to have an answer, whatever its webhook does. A webhook has a second.
@@ -47,7 +47,7 @@ struct Hooks {
     seen: Arc<Seen>,
 }
 
-/// What the server knows and has got.
+/// The client by which the server calls back, and the counts of its requests.
 struct Seen {
     api: Client,
     allowed: AtomicUsize,

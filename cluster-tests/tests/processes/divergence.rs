@@ -6,12 +6,10 @@ use bytes::Bytes;
 use orch_cluster_tests::client::Client;
 use orch_cluster_tests::cluster::{Cluster, Options};
 use orch_proto::store::StoredObject;
-use orch_raft::disk::rocks::RocksDisk;
-use orch_raft::disk::{Disk, StateBatch, StateWrite, StateWritten};
-use prost::Message;
 use serde_json::Value;
 
 use crate::objects::{COLLECTION, NAMESPACE, config_map, make_namespace};
+use crate::stored::kill_and_change;
 
 /// The object's value, and the value on the damaged member.
 const TRUTH: &[u8] = b"the-truth";
@@ -21,46 +19,14 @@ const LIE: &[u8] = b"the-falsehood-of-a-member";
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Changes the stored object `name` of a stopped member, as a memory error would: the new record has a valid checksum.
-/// `false` while the state on the disk does not have the object yet.
-fn corrupt(cluster: &Cluster, node: usize, name: &str) -> bool {
-    let disk = RocksDisk::open(&cluster.data(node).join("store")).unwrap();
-    let path = format!("{NAMESPACE}/{name}");
-    let mut found = None;
-    disk.read_state(&mut |resource, at, record| {
-        if at == path {
-            found = Some((resource.to_owned(), record));
-        }
-    })
-    .unwrap();
-    let Some((resource, record)) = found else { return false };
-    let mut object = StoredObject::decode(record).unwrap();
-    let at = object.json.windows(TRUTH.len()).position(|window| window == TRUTH).unwrap();
-    object.json = Bytes::from([&object.json[..at], LIE, &object.json[at + TRUTH.len()..]].concat());
-    let record = Some(Bytes::from(object.encode_to_vec()));
-    let write = StateWrite { resource: resource.into(), path: path.into(), record };
-    let batch =
-        StateBatch { generation: disk.generation().unwrap(), writes: vec![write], ..StateBatch::default() };
-    let (sender, receiver) = std::sync::mpsc::channel();
-    disk.write_state(batch, Box::new(move |written| sender.send(written).unwrap()));
-    assert_eq!(receiver.recv().unwrap(), Ok(StateWritten::Written));
-    true
-}
-
-/// Kills member `node`, changes its stored object `name`, and starts it again.
+/// Kills member `node`, changes its stored object `name` as a memory error would, and starts it again.
 async fn damage(cluster: &mut Cluster, node: usize, name: &str) {
-    for _ in 0..10 {
-        cluster.kill(node).unwrap();
-        let is_damaged = corrupt(cluster, node, name);
-        cluster.respawn(node).unwrap();
-        if is_damaged {
-            return;
-        }
-        cluster.wait_ready(node).await.unwrap();
-        // One second of history, and the time that the keeper takes to move it.
-        tokio::time::sleep(Duration::from_secs(3)).await;
-    }
-    panic!("the object never reaches the state on the disk");
+    let lie = |object: &mut StoredObject| {
+        let at = object.json.windows(TRUTH.len()).position(|window| window == TRUTH).unwrap();
+        object.json = Bytes::from([&object.json[..at], LIE, &object.json[at + TRUTH.len()..]].concat());
+    };
+    kill_and_change(cluster, node, &format!("{NAMESPACE}/{name}"), lie).await;
+    cluster.respawn(node).unwrap();
 }
 
 async fn agreement(client: &Client) -> Option<Value> {

@@ -1,4 +1,4 @@
-//! What the caches of clients need: every discovered resource in every version is listed and watched as JSON and as
+//! The needs of clients' caches: every discovered resource in every version is listed and watched as JSON and as
 //! Protobuf, and each way gives the same objects.
 
 use std::collections::BTreeMap;

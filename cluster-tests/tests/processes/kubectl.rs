@@ -129,7 +129,7 @@ impl Session {
         err.into_owned()
     }
 
-    /// What the program prints for the holder of `token`; what it complains of if it fails.
+    /// The program's output for the holder of `token`, or its errors if it fails.
     fn by_token(&self, token: &str, arguments: &[&str]) -> Result<String, String> {
         let authority = self.certificates.join("ca.crt").display().to_string();
         let mut command = Command::new(KUBECTL);

@@ -1,4 +1,4 @@
-//! What a kubelet does to join: a bootstrap token, a certificate of its own, its Node and lease, the pods of its node and
+//! The steps of a kubelet that joins: a bootstrap token, a certificate of its own, its Node and lease, the pods of its node and
 //! what these refer to.
 
 use std::time::{Duration, Instant};

@@ -56,6 +56,7 @@ mod services;
 mod snapshot;
 mod snapshots;
 mod space;
+mod stored;
 mod tls_host;
 mod upgrades;
 mod vectors;

@@ -92,7 +92,7 @@ impl Informer {
 struct Informers {
     kube: Informer,
     python: Option<Child>,
-    /// What the Python client tells.
+    /// The file with the output of the Python client.
     output: PathBuf,
 }
 

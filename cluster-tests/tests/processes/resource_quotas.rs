@@ -36,7 +36,7 @@ async fn create(client: &Client, name: &str) -> u16 {
     client.post(&pods(), &pod).await.unwrap().status
 }
 
-/// What a client got for its creates.
+/// The codes that a client got for its creates.
 async fn create_all(client: &Client, number: usize) -> Vec<u16> {
     let mut codes = Vec::new();
     for at in 0..CREATES {

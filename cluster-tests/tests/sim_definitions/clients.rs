@@ -27,7 +27,7 @@ pub(crate) const CODES: [u16; 9] = [200, 201, 202, 403, 404, 409, 429, 503, 504]
 /// Kinds of clients, each with its number of them.
 pub(crate) const DRIVERS: [(Drive, u64); 3] = [(Drive::Define, 2), (Drive::Write, 3), (Drive::Own, 1)];
 
-/// What a client does.
+/// A client's action.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Drive {
     Define,
@@ -48,7 +48,7 @@ pub(crate) struct Answer {
     pub(crate) body: Value,
     /// The process that was asked, if the same one answered.
     pub(crate) life: Option<Life>,
-    /// What it had acknowledged of the kind before.
+    /// The last change of the kind that was acknowledged before.
     floor: u64,
 }
 

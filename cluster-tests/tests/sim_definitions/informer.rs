@@ -47,7 +47,7 @@ pub(crate) enum Selection {
     ByField,
 }
 
-/// What follows a watch.
+/// The step after a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Resume,

@@ -60,7 +60,7 @@ struct Definition {
     is_ending: bool,
 }
 
-/// What a run came to, kind by kind.
+/// The result of a run, kind by kind.
 #[derive(Default)]
 struct Course {
     definition: Option<Definition>,

@@ -96,7 +96,7 @@ fn orphans(client: &Client) -> Option<String> {
     states.into_iter().find_map(|state| orphan(&state))
 }
 
-/// What the newest member has stored of an informer's objects.
+/// An informer's objects, as the newest member has stored them.
 fn stored(client: &Client, informer: &Informer) -> Option<Objects> {
     let world = client.world();
     let states = world.members().into_iter().filter_map(|node| Some(world.store(node)?.state()));

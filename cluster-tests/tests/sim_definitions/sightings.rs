@@ -1,4 +1,4 @@
-//! What clients were told about definitions, and by which process of which member.
+//! The answers that clients got about definitions, and the process of the member that gave each.
 //!
 //! Owns the floors: the newest revision of a definition that a process has acknowledged. A process ends with its member's crash; the next
 //! one starts with what its disk has, and has acknowledged nothing.
@@ -24,7 +24,7 @@ pub(crate) struct Created {
     pub(crate) node: NodeId,
     pub(crate) kind: Custom,
     pub(crate) edition: u64,
-    /// What the process had acknowledged before it was asked; 0: nothing.
+    /// The change that the process had acknowledged before it was asked; 0: none.
     pub(crate) floor: u64,
 }
 
@@ -64,7 +64,7 @@ impl Sightings {
         self.0.lock().floors.push((life.clone(), kind, revision));
     }
 
-    /// What the process has acknowledged of the definition; 0: nothing.
+    /// The last change of the definition that the process has acknowledged; 0: none.
     pub(crate) fn floor(&self, life: &Life, kind: Custom) -> u64 {
         let inner = self.0.lock();
         let of_the_process = |(known, of, _): &&(Life, Custom, u64)| {

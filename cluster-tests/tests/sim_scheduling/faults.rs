@@ -1,4 +1,4 @@
-//! What goes wrong with scheduler processes and their links, and when.
+//! The faults of scheduler processes and their links, and their times.
 //!
 //! Owns their schedule; the members have faults of their own. Each seed weighs the kinds in its own way, and the leader is
 //! struck more often than the others.

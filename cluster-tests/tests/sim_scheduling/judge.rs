@@ -16,7 +16,7 @@ use super::users::ELSEWHERE;
 /// binding; more than it ever offered does not.
 const VIEW_AGE_MAX: Duration = Duration::from_secs(30);
 
-/// What a judgement came to.
+/// The result of a judgement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Judged {
     /// Pods that got a node of the scheduler.
@@ -34,7 +34,7 @@ struct Judge<'a> {
     /// The node of each pod that ever had one, by UID.
     bound: HashMap<String, String>,
     pods: BTreeMap<String, Arc<Pod>>,
-    /// What each node offered from when on; `None` while it was away.
+    /// The room that each node offered, with the time from which it did; `None` while it was away.
     offers: BTreeMap<String, Vec<(Duration, Option<Room>)>>,
     late: HashMap<String, Duration>,
     judged: Judged,

@@ -41,10 +41,10 @@ const PING_MAX: Duration = Duration::from_secs(5);
 /// How often a held answer looks whether its link is whole again.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a client gets.
+/// The answer that a client gets.
 pub(crate) type Answer = Result<Response<ResponseBody>, Failure>;
 
-/// Who sends: a scheduler process by its index, or a user.
+/// The sender: a scheduler process by its index, or a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
     Scheduler(usize),
@@ -93,7 +93,7 @@ pub(crate) struct Outgoing {
     end: CancellationToken,
 }
 
-/// What ends a request early.
+/// The signal that ends a request early.
 #[derive(Clone, Default)]
 struct Ends {
     /// The sender gives the request up.
@@ -182,7 +182,7 @@ impl Links {
             Either::Right(_) => None,
         };
         match outcome {
-            // Nobody takes the answer where the process has crashed meanwhile.
+            // The answer has no receiver where the process has crashed meanwhile.
             Some(outcome) => drop(answer.send(self.planted(is_binding, outcome))),
             // The sender waits no more, or is gone. What is under way arrives all the same; a reset follows, or not.
             None if self.dice.percent(50) => {

@@ -46,7 +46,7 @@ const MEMBER_FAULTS_PERCENT: u64 = 70;
 /// Number of the founding operator among the clients.
 const FOUNDER: u64 = 101;
 
-/// What was seen in a run.
+/// The observations of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) bound: usize,

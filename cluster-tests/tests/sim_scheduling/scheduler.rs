@@ -36,7 +36,7 @@ const WALL: i64 = 1_700_000_000_000_000;
 /// Slices that a process may miss before it counts as one that stood still: its clock then jumps.
 const MISSED_MAX: u32 = 4;
 
-/// What all processes of a run share.
+/// The parts that all processes of a run share.
 #[derive(Clone)]
 pub(crate) struct Fleet {
     pub(crate) links: Links,

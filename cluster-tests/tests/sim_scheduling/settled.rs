@@ -1,11 +1,11 @@
-//! What a run must have come to, some time after the last fault.
+//! The state that a run must have reached some time after the last fault.
 //!
 //! Owns the promise of progress: whoever fits has a node, whoever has none is told why.
 
 use super::timeline::{Pod, Room, Timeline};
 use super::users::ELSEWHERE;
 
-/// What is missing; `None`: nothing.
+/// The first thing that is missing; `None` for nothing.
 pub(crate) fn missing(timeline: &Timeline) -> Option<String> {
     timeline.pods.iter().find_map(|(name, pod)| {
         if !pod.node.is_empty() || pod.is_ending {

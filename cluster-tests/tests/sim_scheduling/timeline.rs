@@ -13,7 +13,7 @@ use serde_json::Value;
 /// The resources that are followed.
 pub(crate) const FOLLOWED: [&str; 3] = ["pods", "nodes", "leases.coordination"];
 
-/// What a pod takes, or a node offers: thousandths of CPU, and pods.
+/// The room that a pod takes or a node offers: thousandths of CPU, and pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Room {
     pub(crate) cpu: u64,
@@ -61,7 +61,7 @@ pub(crate) struct Node {
     pub(crate) is_closed: bool,
 }
 
-/// What changed.
+/// A change.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     /// The pod before, and after.

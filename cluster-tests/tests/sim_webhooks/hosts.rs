@@ -175,7 +175,7 @@ impl Hosts {
     }
 }
 
-/// What becomes of a call.
+/// The fate of a call.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Answered,

@@ -13,7 +13,7 @@ const SEEDS: u64 = 60;
 pub(crate) enum Plant {
     /// A call whose answer was lost is made again.
     SendsAgain,
-    /// What a webhook refuses is allowed.
+    /// A write that a webhook refuses is allowed.
     IgnoresDenial,
     /// A patch is applied twice.
     PatchesTwice,

@@ -21,7 +21,7 @@ const SUFFIXES: [&str; 3] = ["_bucket", "_sum", "_count"];
 /// Series that Prometheus itself makes.
 const OF_PROMETHEUS: [&str; 1] = ["up"];
 
-/// What rules and dashboards of the public Kubernetes mixin (at aa38e2b) ask of API servers and schedulers, but for the series that
+/// The series that rules and dashboards of the public Kubernetes mixin (at aa38e2b) ask of API servers and schedulers, but for the series that
 /// docs/deviations.md names.
 const OF_MIXIN: [&str; 15] = [
     "aggregator_unavailable_apiservice",

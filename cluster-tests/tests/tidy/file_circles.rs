@@ -86,7 +86,7 @@ impl Names {
     }
 }
 
-/// What stands before `use` in a statement, and the tree behind it.
+/// The part of a statement before `use`, and the tree behind it.
 fn split_use(statement: &str) -> Option<(&str, &str)> {
     let at = statement.rfind("use ")?;
     let is_word = !statement[..at].ends_with(|c: char| c == '_' || c.is_alphanumeric());

@@ -65,6 +65,30 @@ fn nothing_is_left_for_later() {
     check("finish it or say so on an issue", found);
 }
 
+/// Beginnings of names whose subject is unknown to a reader: a test's name is a claim about a thing of the field.
+const PRONOUNS: [&str; 5] = ["what_", "who_", "whose_", "whom_", "which_"];
+
+/// The name of the function that `line` declares, where it begins with one of [`PRONOUNS`].
+fn pronoun_name(line: &str) -> Option<&str> {
+    let (before, rest) = line.trim_start().split_once("fn ")?;
+    let is_declared = before.is_empty() || before.ends_with(' ');
+    let name = rest.split(['(', '<']).next()?;
+    (is_declared && PRONOUNS.iter().any(|pronoun| name.starts_with(pronoun))).then_some(name)
+}
+
+#[test]
+fn names_of_functions_have_a_noun_for_their_subject() {
+    let mut found = Vec::new();
+    for source in sources("rs") {
+        let names = source.text.lines().enumerate().filter_map(|(at, line)| Some((at, pronoun_name(line)?)));
+        found.extend(names.map(|(at, name)| format!("{}:{}: {name}", source.name, at + 1)));
+    }
+    check("name the thing that the claim is about", found);
+    let bad = concat!("    async fn wh", "at_is_kept() {");
+    assert_eq!(pronoun_name(bad), Some("what_is_kept"));
+    assert_eq!(pronoun_name("fn whole_pages_are_kept() {"), None);
+}
+
 #[test]
 fn every_member_inherits_the_lints_and_the_versions() {
     let mut wrong = Vec::new();

@@ -169,7 +169,7 @@ impl<'a> Migration<'a> {
                 return Ok(None);
             };
             let metadata = &body["metadata"];
-            // What was created since the first page is stored as the definition says now: an inconsistent rest is as good.
+            // Objects created since the first page are stored as the definition says now: an inconsistent rest is as good.
             if status != StatusCode::OK && status != StatusCode::GONE {
                 bail!("{}: {}", definition.path, body["message"].as_str().unwrap_or(status.as_str()));
             }

@@ -66,7 +66,7 @@ impl Call {
     }
 }
 
-/// What a conflict (409) means for a request.
+/// The meaning of a conflict (409) for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnConflict {
     /// It was overtaken, and is sent again.

@@ -23,14 +23,14 @@ const BLOCKED_EVENTS_MAX: usize = 65_536;
 /// Events that are stored at once in the blocking modes: those that came while the batch before was written.
 const BLOCKED_BATCH_MAX: usize = 1024;
 
-/// What a request waits for.
+/// The wait of a request for its audit events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
-    /// For nothing.
+    /// None.
     Batch(BatchOptions),
-    /// For its events to be stored.
+    /// Until its events are stored.
     Blocking,
-    /// For its events to be stored. Without the first one it is not carried out.
+    /// Until its events are stored. Without the first one the request is not carried out.
     BlockingStrict,
 }
 

@@ -35,7 +35,7 @@ pub struct LogOptions {
     pub target: Target,
     /// Their form.
     pub format: LineFormat,
-    /// What every sink has.
+    /// The settings that every sink has.
     pub sink: SinkOptions,
 }
 

@@ -28,7 +28,7 @@ const BATCH_BYTES_MAX: usize = 10 << 20;
 /// The settings of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WebhookOptions {
-    /// What every sink has.
+    /// The settings that every sink has.
     pub sink: SinkOptions,
     /// Pause before the second attempt.
     pub initial_backoff: Duration,

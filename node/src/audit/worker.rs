@@ -40,7 +40,7 @@ pub(super) trait Deliver: Send + 'static {
 /// The settings that every sink has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SinkOptions {
-    /// What a request waits for.
+    /// The wait of a request for its audit events.
     pub mode: Mode,
     /// Bytes of an event above which it is cut; `usize::MAX` for none.
     pub event_bytes_max: usize,

@@ -27,7 +27,7 @@ const TIME_CLIENTS: [&str; 5] = [
 /// No clock shows an earlier year: 2026-01-01, in seconds since 1970.
 const EPOCH_MIN: i64 = 1_767_225_600;
 
-/// What this process sees of its machine.
+/// The machine, as this process sees it.
 pub(super) struct Machine {
     pub(super) now: OffsetDateTime,
     /// The hard limit of open files; `None` without one.

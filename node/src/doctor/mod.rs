@@ -37,7 +37,7 @@ enum Severity {
 struct Check {
     /// A word for programs.
     name: &'static str,
-    /// What was looked at, with its figures.
+    /// The subject of the check, with its figures.
     looked_at: String,
     findings: Vec<Finding>,
 }

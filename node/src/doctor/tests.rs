@@ -51,7 +51,7 @@ fn line(root: &Path) -> String {
     format!("--data-dir {0}/data --certs-dir {0}/certs --name a", root.display())
 }
 
-/// What is found, without what depends on the machine that runs this.
+/// The checks' findings, without those that depend on the machine that runs this.
 fn found(root: &Path, machine: &Machine) -> Vec<Check> {
     let mut checks = examine(&arguments(&line(root)), machine);
     checks.retain(|check| !matches!(check.name, "room" | "sync"));
@@ -70,7 +70,7 @@ fn a_sound_set_up_has_nothing_to_be_done() {
 
 type Break = fn(&Path, &mut Machine);
 
-/// What breaks a set-up, the check that finds it, the exit code, and what is told.
+/// A way to break a set-up, the check that finds it, the exit code, and the message.
 const TABLE: [(&str, Break, u8, &str, &str); 21] = [
     ("open-files", |_, machine| machine.files = Some(1024), 3, "4096 open files", "LimitNOFILE"),
     ("memory", |_, machine| machine.memory = Some(100 << 20), 3, "a member needs", "larger machine"),

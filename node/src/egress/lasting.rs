@@ -21,7 +21,7 @@ pub(super) struct Life(Arc<watch::Sender<()>>);
 #[derive(Clone, Debug)]
 pub(super) struct Tasks(watch::Receiver<()>);
 
-/// What holds a new connection, and what runs its tasks.
+/// The handle that keeps a new connection alive, and the executor of its tasks.
 pub(super) fn life() -> (Life, Tasks) {
     let (held, left) = watch::channel(());
     (Life(Arc::new(held)), Tasks(left))

@@ -296,7 +296,7 @@ async fn over_http2(
     let uri = uri.map_err(|error| Unsent::Nothing(BackendError::Lost(error.to_string())))?;
     let before = std::mem::replace(request.uri_mut(), uri);
     request.headers_mut().remove(HOST);
-    // What leads to the client's connection is of no use here, and must not outlive the request.
+    // Extensions lead to the client's connection: they are of no use here, and must not outlive the request.
     request.extensions_mut().clear();
     match sender.try_send_request(request).await {
         Ok(answer) => Ok(answer.map(Body::new)),

@@ -23,7 +23,7 @@ pub(super) struct Swept<T> {
     has_task: bool,
 }
 
-/// What keeps connections.
+/// A holder of connections that may be idle.
 pub(super) trait Sweep: Default + Send + 'static {
     /// Closes those that are idle; whether there are others.
     fn sweep(&mut self) -> bool;

@@ -36,7 +36,7 @@ struct Shared {
     is_stopping: AtomicBool,
 }
 
-/// What became of the last rewrite.
+/// The state of the last rewrite.
 #[derive(Clone, Debug)]
 enum State {
     /// None was started since the node was.

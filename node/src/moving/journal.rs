@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_is_neither_present_nor_forgotten() {
+    fn refused_objects_are_neither_present_nor_forgotten() {
         let ends = ["s".to_owned(), "t".to_owned()];
         let mut text = "move\t1\ts\tt\n".to_owned();
         for place in ["n/x", "n/y", "n/z"] {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_begun_after_its_kind_was_copied_is_not_certainly_there() {
+    fn an_object_begun_after_its_kind_was_copied_is_not_certainly_there() {
         let ends = ["s".to_owned(), "t".to_owned()];
         let mut text = "move\t1\ts\tt\n".to_owned();
         text += &copy_line(("a", "n/x"), "u", &[]);

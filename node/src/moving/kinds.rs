@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_need_is_copied_first() {
+    fn definitions_and_owners_are_copied_before_their_dependents() {
         let groups = [
             ("", "secrets"),
             ("", "pods"),

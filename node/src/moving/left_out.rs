@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn what_others_hold_is_told_apart_from_what_servers_hold() {
+    fn finalizers_of_others_are_named_and_those_of_servers_are_not() {
         let held = json!({"metadata": {"finalizers": ["example.com/a", "orphan"]}, "spec": {"finalizers": ["orch"]}});
         assert_eq!(finalizers(&ORCH, &held).as_deref(), Some("example.com/a"));
         assert_eq!(finalizers(&ORCH, &json!({"spec": {"finalizers": ["orch"]}})), None);
     }
 
     #[test]
-    fn what_every_server_makes_gives_way() {
+    fn objects_that_every_server_makes_give_way() {
         let named = |name: &str| json!({"metadata": {"name": name}});
         let namespaces = kind("", "namespaces");
         assert!(gives_way(&KUBERNETES, &namespaces, &named("kube-system")));

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_controllers_make_and_what_is_being_deleted_is_no_manifest() {
+    fn objects_of_controllers_and_objects_being_deleted_have_no_manifest() {
         let owned = |is_controller: bool| {
             json!({"metadata": {"name": "a",
             "ownerReferences": [{"uid": "o", "controller": is_controller}]}})

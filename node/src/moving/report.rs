@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_told_with_its_reason() {
+    fn objects_that_do_not_fit_are_reported_with_their_reasons() {
         let mut report = Report::default();
         report.copied("pods");
         report.left_out("configmaps", "the target has its own");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_tried_and_what_is_held_keep_a_move_from_being_whole() {
+    fn untried_and_held_objects_keep_a_move_from_being_whole() {
         let mut tried = Report::default();
         tried.undeclared("widgets.example.com", 0);
         assert!(tried.is_whole(), "no object is left");

@@ -1,4 +1,4 @@
-//! What is printed of a trial, as text and as JSON.
+//! The report of a trial, as text and as JSON.
 //!
 //! Owns both forms. The text is for people; scripts read the JSON.
 
@@ -29,7 +29,7 @@ struct Written {
     changed: Option<Value>,
 }
 
-/// What one expression said.
+/// The result of one expression.
 struct Line {
     /// `validations[0]`.
     field: String,

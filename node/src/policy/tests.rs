@@ -146,7 +146,7 @@ fn the_json_has_what_the_text_has() {
 }
 
 #[test]
-fn what_cannot_be_used_is_an_error_that_names_its_place() {
+fn input_that_cannot_be_used_is_an_error_that_names_its_place() {
     let broken = policies().replace("oldObject == null", "oldObject == nothing");
     let files = [
         ("p.yaml", broken),

@@ -91,7 +91,7 @@ impl Audit {
             }
             return Ok(Audit(None));
         };
-        // Read although nothing may be audited: a policy with a fault is told when it is given.
+        // Read also where there is no sink: a fault in the file is reported at the start.
         let policy = read_policy(&policy_file)
             .map_err(|source| RunError::AuditPolicy { path: policy_file.clone(), source })?;
         if !has_sink {

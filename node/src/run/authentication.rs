@@ -90,8 +90,8 @@ fn faulty(faults: Faults) -> RunError {
     RunError::Flags(format!("--{flag}: {text}"))
 }
 
-/// `authenticator` with the methods of `plan` behind its own. `own`: the settings of this server's own tokens. Files are
-/// followed, and keys of issuers kept, until `stopped`.
+/// `authenticator` with the methods of `plan` behind its own. `own`: the settings of this server's own tokens. Files are read
+/// again when they change, and keys of issuers when they are old, until `stopped`.
 pub(super) fn extend(
     authenticator: Authenticator,
     plan: &AuthenticationPlan,
@@ -126,13 +126,13 @@ pub(super) fn extend(
     Ok(authenticator)
 }
 
-/// Keeps the keys of `issuers` until `stopped`.
+/// Starts the task that fetches the keys of `issuers`, and again when they are old, until `stopped`.
 fn keep_keys(issuers: &Arc<Issuers>, stopped: &CancellationToken) {
     let (kept, until) = (issuers.clone(), stopped.clone());
     tokio::spawn(async move { until.run_until_cancelled(kept.keep_keys()).await });
 }
 
-/// Keeps the keys of `issuers`, and replaces them when the file at `path` changes.
+/// [`keep_keys`], with the issuers replaced when the file at `path` changes.
 fn follow_file(
     issuers: &Arc<Issuers>,
     path: PathBuf,

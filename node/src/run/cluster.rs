@@ -94,7 +94,7 @@ const UNDO_PATH: &str = "/orch/v1/cluster/undo";
 /// The paths without the name of a member in them.
 pub(super) const PATHS: [&str; 4] = [STATUS_PATH, FOUND_PATH, MEMBERS_PATH, UNDO_PATH];
 
-/// All paths. What this node knows of itself, `own`, is for its status, and for those of the other members, to which `handle` tells it.
+/// All paths. `own` is for the status of this node, and by `handle` for the statuses of the other members.
 pub(super) fn router(handle: Handle, own: OwnHealth) -> Router {
     let told = own.clone();
     handle.report_by(move || told.report());
@@ -211,15 +211,14 @@ async fn status(State((handle, own)): State<(Handle, OwnHealth)>, request: Reque
     let is_survey = request.uri().query() == Some(SURVEY);
     match is_survey {
         true => unless_removed(handle.survey(), status).await,
-        // The answers of the last round count, which are two seconds old: programs that ask again and again, and whoever looks
-        // for the leader while a member hangs, do not wait for that one.
+        // The members' answers of the last round count, which are two seconds old at most: a member that hangs delays no status.
         false => status.await,
     }
 }
 
-/// The answer of `act`, which is not begun where a member says by `survey` that this one was removed. That is long before this
-/// one believes it: its view of the cluster is one from before, and the leader takes no change from it. Clients ask another
-/// member, which for a change they may only because this one has passed nothing on.
+/// The answer of `act`, or 503 without beginning it if a member says by `survey` that this one was removed. A removed member learns
+/// of it late: its view of the cluster is old, and the leader takes no change from it. Since nothing was begun, clients may ask another
+/// member for the same change.
 async fn unless_removed(
     survey: impl Future<Output = Option<Peer>>,
     act: impl Future<Output = Response>,

@@ -1,24 +1,20 @@
 //! The document that `/orch/v1/cluster` answers with.
 //!
-//! Owns its form, which the command line and operators' programs read, and that of what a member tells the others of itself. It asks the
-//! member nothing.
+//! Owns its form, which the command line and operators' programs read, and the reasons why a change of the members changes nothing.
+//! `own_health` owns the part about the node itself. It asks the member nothing: it is made of a status that the caller has read.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::SystemTime;
+mod own_health;
+#[cfg(test)]
+mod tests;
 
-use bytes::Bytes;
-use orch_api::ambient::{Ambient, SystemAmbient, Timestamp};
-use orch_api::webhook::{Outage, Outages};
-use orch_raft::member::{AgreementStatus, MemberStatus, REPORT_BYTES_MAX, SpaceStatus, Status, SyncTimes};
+use orch_raft::member::{AgreementStatus, MemberStatus, SpaceStatus, Status, SyncTimes};
 use orch_raft::transport::{NodeId, Peer};
 use serde::Serialize;
 use serde_json::Value;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
-use super::backup::{BackupHealth, TargetHealth};
-use crate::certs::{Expiries, Expiry, Urgency};
+use self::own_health::{BackupView, CertificateView, OutageView, Report, SigningKeyView};
+
+pub(super) use self::own_health::OwnHealth;
 
 /// The cluster as this node sees it.
 #[derive(Serialize)]
@@ -54,67 +50,6 @@ pub(super) struct ClusterView {
     /// Scheduled backups of this node, by target; absent without any, and in answers to changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     backups: Vec<BackupView>,
-}
-
-/// The scheduled backups in one target.
-#[derive(Serialize)]
-struct BackupView {
-    /// `directory` or `s3`.
-    target: &'static str,
-    /// Failures since the last success.
-    failures: u64,
-    /// The last failure; absent while there is none.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    reason: String,
-    /// Seconds since the newest backup; absent where there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    newest_s_ago: Option<u64>,
-    /// Seconds since the next one was due; absent where it is not, and where no schedule says so.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    overdue_s: Option<u64>,
-}
-
-/// A webhook that does not answer.
-#[derive(Serialize)]
-struct OutageView {
-    configuration: String,
-    /// Kind of the configuration.
-    kind: &'static str,
-    webhook: String,
-    /// The time since which this node takes it for dead, RFC 3339.
-    since: String,
-    /// Seconds since then.
-    dead_s: u64,
-    /// Calls without an answer.
-    calls: u64,
-    /// Writes that it is about are refused; otherwise they pass without it.
-    refuses: bool,
-    /// The last failure.
-    reason: String,
-    /// The command that leaves it out for a time.
-    remedy: String,
-}
-
-/// The end of a certificate.
-#[derive(Serialize)]
-struct CertificateView {
-    /// Its use: `serving`, `peer`, `authority_client` and the like.
-    r#use: &'static str,
-    /// End of its validity, RFC 3339.
-    expires: String,
-    /// Seconds until then; negative after it.
-    left_s: i64,
-    /// `valid`, `due` for a renewal, `urgent`, or `expired`.
-    condition: &'static str,
-}
-
-/// The age of the file of a key. Keys have no date: a copy of the file may be younger than its key.
-#[derive(Serialize)]
-struct SigningKeyView {
-    /// Last modification of the file, RFC 3339.
-    modified: String,
-    /// Seconds since then; 0 where that time is to come.
-    age_s: u64,
 }
 
 /// The size of all objects.
@@ -200,16 +135,6 @@ struct MemberView {
     report: Option<Value>,
 }
 
-/// What a member tells the others of itself, for their statuses.
-#[derive(Serialize)]
-struct Report {
-    certificates: Vec<CertificateView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    signing_key: Option<SigningKeyView>,
-    dead_webhooks: Vec<OutageView>,
-    backups: Vec<BackupView>,
-}
-
 /// Times until entries were durable, in microseconds.
 #[derive(Serialize)]
 struct SyncView {
@@ -256,97 +181,12 @@ fn agreement(status: &Status) -> AgreementView {
     }
 }
 
-impl Report {
-    /// That of `own` at this time. The order is that of [`ClusterView`].
-    fn of(own: &OwnHealth) -> Report {
-        Report {
-            certificates: certificates(&own.expiries.all(), OffsetDateTime::now_utc()),
-            signing_key: own.expiries.signing_key_modified().map(|time| signing_key(time, SystemTime::now())),
-            dead_webhooks: outages(&own.outages.all(), SystemAmbient.now()),
-            backups: backups(&own.backups.all(), SystemTime::now()),
-        }
-    }
-}
-
-/// What a node knows of itself beside its store.
-#[derive(Clone)]
-pub(super) struct OwnHealth {
-    pub(super) expiries: Expiries,
-    pub(super) outages: Outages,
-    pub(super) backups: BackupHealth,
-}
-
-impl OwnHealth {
-    /// The document that other members get for their statuses; empty where it cannot be made. Of many dead webhooks it has as many as fit.
-    pub(super) fn report(&self) -> Bytes {
-        let mut report = Report::of(self);
-        loop {
-            let bytes = serde_json::to_vec(&report).unwrap_or_default();
-            if bytes.len() <= REPORT_BYTES_MAX || report.dead_webhooks.is_empty() {
-                return Bytes::from(bytes);
-            }
-            report.dead_webhooks.truncate(report.dead_webhooks.len() / 2);
-        }
-    }
-}
-
 impl ClusterView {
     /// The same with what this node knows of itself.
     pub(super) fn with(self, own: &OwnHealth) -> ClusterView {
         let Report { certificates, signing_key, dead_webhooks, backups } = Report::of(own);
         ClusterView { certificates, signing_key, dead_webhooks, backups, ..self }
     }
-}
-
-fn outages(outages: &[Arc<Outage>], now: Timestamp) -> Vec<OutageView> {
-    let view = |outage: &Arc<Outage>| OutageView {
-        configuration: outage.configuration.to_string(),
-        kind: outage.kind,
-        webhook: outage.webhook.to_string(),
-        since: outage.since.seconds_text(),
-        dead_s: now.seconds().saturating_sub(outage.since.seconds()),
-        calls: outage.calls(),
-        refuses: outage.refuses,
-        reason: outage.reason(),
-        remedy: format!("orch cluster bypass-webhook {}", outage.configuration),
-    };
-    outages.iter().map(view).collect()
-}
-
-fn backups(targets: &BTreeMap<&'static str, TargetHealth>, now: SystemTime) -> Vec<BackupView> {
-    let view = |(target, health): (&&'static str, &TargetHealth)| BackupView {
-        target,
-        failures: health.failures,
-        reason: health.reason.clone(),
-        newest_s_ago: health.newest.map(|time| now.duration_since(time).unwrap_or_default().as_secs()),
-        overdue_s: health.due.and_then(|due| now.duration_since(due).ok()).map(|late| late.as_secs()),
-    };
-    targets.iter().map(view).collect()
-}
-
-fn signing_key(modified: SystemTime, now: SystemTime) -> SigningKeyView {
-    let date = OffsetDateTime::from(modified);
-    SigningKeyView {
-        // A year beyond 9999 has no such form.
-        modified: date.format(&Rfc3339).unwrap_or_else(|_| date.to_string()),
-        age_s: now.duration_since(modified).unwrap_or_default().as_secs(),
-    }
-}
-
-fn certificates(expiries: &[Expiry], now: OffsetDateTime) -> Vec<CertificateView> {
-    let view = |expiry: &Expiry| CertificateView {
-        r#use: expiry.used_as.name(),
-        // A year beyond 9999 has no such form.
-        expires: expiry.not_after.format(&Rfc3339).unwrap_or_else(|_| expiry.not_after.to_string()),
-        left_s: (expiry.not_after - now).whole_seconds(),
-        condition: match expiry.urgency(now) {
-            _ if expiry.not_after < now => "expired",
-            Urgency::NotDue => "valid",
-            Urgency::Due => "due",
-            Urgency::Urgent => "urgent",
-        },
-    };
-    expiries.iter().map(view).collect()
 }
 
 fn member_view(member: MemberStatus, committed: u64) -> MemberView {
@@ -430,6 +270,3 @@ pub(super) fn view(status: Status) -> ClusterView {
         backups: Vec::new(),
     }
 }
-
-#[cfg(test)]
-mod tests;

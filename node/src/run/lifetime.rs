@@ -85,7 +85,7 @@ struct Node {
     scheduler: Option<Supervised>,
 }
 
-/// Lives, and sends the spans of it to the collector of the plan, if it has one.
+/// Runs the node, and sends its spans to the collector of the plan, if it has one.
 async fn live_traced(plan: Plan, runtimes: &Runtimes, out: &mut impl Write) -> Result<(), RunError> {
     let exporting = plan.traces.as_ref().map(|traces| Exporting::start(traces, &plan.name));
     let exporting = exporting.transpose().map_err(RunError::Traces)?;
@@ -222,7 +222,7 @@ impl Listening {
 }
 
 impl Node {
-    /// Waits for the cluster, builds the API and opens the door to it. `None` when the member ends first.
+    /// Waits for the cluster, builds the API and has requests passed on to it. `None` when the member ends first.
     async fn open_api(&mut self, out: &mut impl Write) -> Result<Option<Api>, RunError> {
         if let Kind::Dev { .. } = self.plan.kind {
             // A development node founds its cluster at the first start. On later starts this is refused.

@@ -27,7 +27,6 @@ mod figures;
 mod flow;
 mod front_proxy;
 mod identity;
-mod kept;
 mod lifetime;
 mod occupancy;
 mod pages;

@@ -1,6 +1,6 @@
 //! `/flagz` and `/statusz`: pages about the process.
 //!
-//! Owns what they say. As in the reference they are plain text whose form may change, or documents for those who ask for their kinds
+//! Owns their content. As in the reference they are plain text whose form may change, or documents for those who ask for their kinds
 //! (`orch_serving::zpages`), and take the right to their paths. No flag's value is a secret: flags name files.
 
 use std::fmt::Write;

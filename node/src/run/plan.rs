@@ -41,7 +41,7 @@ pub struct Plan {
     pub kind: Kind,
     /// The data directory.
     pub data_dir: PathBuf,
-    /// Its name among the members.
+    /// The node's name among the members.
     pub name: String,
     /// Listen address of HTTPS; port 0 takes a free one.
     pub secure: SocketAddr,

@@ -1,4 +1,4 @@
-//! Ranges of services, from flags, and what the loops ask about this node.
+//! Ranges of services, from flags, and the addresses of the members behind the API's own service.
 
 use std::collections::BTreeSet;
 use std::{fmt, fs};

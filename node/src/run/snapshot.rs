@@ -5,17 +5,20 @@
 //!     POST   /orch/v1/snapshot?resume=NAME&from=BYTES    the rest of a stream that broke, from this byte on
 //!
 //! A stream has a name, the digest of its header (`archive::stream_of`), which its reader finds in the first bytes. A member that
-//! still has the state of the stream (`kept`) writes the same bytes again and sends those that are missing; any other answers 410. A
+//! still has the state of the stream (`resumable`) writes the same bytes again and sends those that are missing; any other answers 410. A
 //! byte behind the end of the stream is answered 400, or, where the end is found only later, by a body that breaks off.
 //!
 //! The answer is a snapshot file (`orch_raft::archive`). It holds every secret of the cluster in clear, so it takes the right
 //! to `post` to the path, which by default only `system:masters` has; roles that may read all paths have `get` alone. Each one is
-//! logged with the user before its first byte. It is made of one root of the state on a thread of its own, at a
-//! lower priority than requests: nothing is locked, and nothing is copied but the blocks under way.
+//! logged with the user before its first byte. It is made of one root of the state on a thread of its own (`stream`): nothing is
+//! locked, and nothing is copied but the blocks under way.
 //!
 //! Invariant: a state that is withdrawn meanwhile ends the stream before the end mark of the file.
 
-use std::io::{self, ErrorKind, Write};
+mod resumable;
+mod stream;
+
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,21 +27,21 @@ use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use axum::routing::post;
 use axum::{Extension, Router};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{iter, poll_fn};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
-use orch_raft::archive::{Header, MemberEntry, write_state};
 use orch_raft::{ClusterIdentity, Store};
-use rustix::process::setpriority_process;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::mpsc::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use self::resumable::ResumableStates;
 use super::cluster::{Asker, failure};
-use super::kept::{Kept, Root, Streaming};
 use super::store::Handle;
+
+pub(super) use self::stream::{Point, root, stream, yield_to_requests};
 
 /// The path.
 pub(super) const SNAPSHOT_PATH: &str = "/orch/v1/snapshot";
@@ -56,17 +59,8 @@ const STREAMS_MAX: usize = 2;
 /// Seconds after which a refused client should ask again: a stream of a small state takes one.
 const RETRY_AFTER_S: u16 = 5;
 
-/// Bytes of a piece of the body: several TLS records, and a small part of the room that answers have.
-const PIECE_BYTES: usize = 128 << 10;
-
-/// Pieces made and not sent yet. A client that reads slowly holds half a megabyte.
-const PIECES_MAX: usize = 4;
-
 /// Longest wait for the first piece of a rest before the head of the answer is sent: a quarter of the time that clients wait for it.
 const FIRST_PIECE_MAX: Duration = Duration::from_secs(5);
-
-/// Nice value of the threads: requests get three times its share of a busy processor.
-const NICENESS: i32 = 5;
 
 /// The places of this member's streams.
 #[derive(Clone)]
@@ -96,15 +90,15 @@ struct Snapshots {
     handle: Handle,
     cluster: Arc<ClusterIdentity>,
     places: Places,
-    kept: Arc<Kept>,
+    resumable: Arc<ResumableStates>,
 }
 
 /// The state that is asked for.
 #[derive(Debug, PartialEq, Eq)]
 enum Wanted<'a> {
-    /// That of now.
+    /// The present one.
     Fresh(Point),
-    /// That of the stream with this name, without its first bytes.
+    /// The one of the stream with this name; its first `from` bytes are not sent.
     Rest { stream: &'a str, from: u64 },
 }
 
@@ -124,7 +118,7 @@ impl Wanted<'_> {
 
 /// The path, to be put behind the gate.
 pub(super) fn router(handle: Handle, cluster: &ClusterIdentity, places: Places) -> Router {
-    let state = Snapshots { handle, cluster: Arc::new(cluster.clone()), places, kept: Arc::default() };
+    let state = Snapshots { handle, cluster: Arc::new(cluster.clone()), places, resumable: Arc::default() };
     // It changes nothing, and is no GET all the same: roles that let monitoring read every path (`get` on `*`) would give it
     // every secret.
     Router::new().route(SNAPSHOT_PATH, post(send)).with_state(state)
@@ -168,16 +162,16 @@ async fn answer(
     asker: &Asker,
     permit: OwnedSemaphorePermit,
 ) -> Response {
-    let Snapshots { handle, cluster, kept, .. } = snapshots;
+    let Snapshots { handle, cluster, resumable, .. } = snapshots;
     let (root, streaming, from) = match wanted {
         Wanted::Fresh(point) => {
             let root = Arc::new(root(handle, cluster, *point));
-            match kept.begin(root.clone(), permit) {
+            match resumable.begin(root.clone(), permit) {
                 Ok(streaming) => (root, streaming, 0),
                 Err(error) => return unavailable(&error.to_string()),
             }
         }
-        Wanted::Rest { stream, from } => match kept.resume(stream, permit) {
+        Wanted::Rest { stream, from } => match resumable.resume(stream, permit) {
             Some((root, streaming)) => (root, streaming, *from),
             None => {
                 let reason = "this member has not, or no longer, the state of that snapshot; begin a new one";
@@ -185,7 +179,7 @@ async fn answer(
             }
         },
     };
-    kept.watch(handle);
+    resumable.watch(handle);
     // Before the first byte: a stream that breaks has shown secrets, too.
     let address = asker.address.map(tracing::field::display);
     let is_held = root.origin.time_ms == 0;
@@ -226,156 +220,6 @@ async fn first(
     match timeout(FIRST_PIECE_MAX, pieces.recv()).await.unwrap_or_default() {
         Some(Err(error)) if error.kind() == ErrorKind::InvalidInput => Err(error.to_string()),
         first => Ok(first),
-    }
-}
-
-/// The point in time that a snapshot shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Point {
-    /// A quorum was asked: the cluster has given out no later revision before.
-    Newest,
-    /// The member may have been left behind for any time, so that the snapshot has no time (docs/decisions/0039).
-    Held,
-}
-
-/// Starts the thread that writes the state of `root` as pieces of a snapshot, but for the first `from` bytes. The last piece is an
-/// error where the snapshot is not whole. `streaming` is told how it ends; what it holds is free then.
-pub(super) fn stream(
-    handle: Handle,
-    root: Arc<Root>,
-    from: u64,
-    streaming: Option<Streaming>,
-) -> io::Result<Receiver<io::Result<Bytes>>> {
-    let (sender, receiver) = channel(PIECES_MAX);
-    std::thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
-        yield_to_requests();
-        let revision = root.state.applied().0;
-        let revocations = root.revocations;
-        let pieces =
-            Pieces { sender: sender.clone(), piece: BytesMut::new(), to_skip: from, handle, revocations };
-        match write_state(pieces, &root.origin, &root.state).and_then(Pieces::end) {
-            Ok(()) => {
-                tracing::info!(revision, "a snapshot was sent");
-                if let Some(streaming) = streaming {
-                    streaming.end();
-                }
-            }
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                tracing::info!(revision, "the reader of a snapshot left before its end");
-            }
-            Err(error) if error.kind() == ErrorKind::InvalidInput => {
-                tracing::info!(revision, %error, "a reader asked for bytes that a snapshot has not");
-                // The state is kept: the one who has its beginning may ask for the right byte.
-                let _ = sender.blocking_send(Err(error));
-            }
-            Err(error) => {
-                tracing::warn!(revision, %error, "a snapshot was not sent to its end");
-                // Its state may not be sent again.
-                if let Some(streaming) = streaming {
-                    streaming.withdraw();
-                }
-                // An error instead of a plain end, so that the stream is not taken for whole. The reader may be gone.
-                let _ = sender.blocking_send(Err(error));
-            }
-        }
-    })?;
-    Ok(receiver)
-}
-
-/// Gives the thread the priority of snapshots.
-pub(super) fn yield_to_requests() {
-    if let Err(error) = setpriority_process(None, NICENESS) {
-        tracing::debug!(%error, "a snapshot is made at the priority of requests");
-    }
-}
-
-/// The state of now, and the header of its snapshot.
-pub(super) fn root(handle: &Handle, cluster: &ClusterIdentity, point: Point) -> Root {
-    // The count is read before the state: a state that is withdrawn in between is not sent to its end.
-    let revocations = handle.revocations();
-    let origin = origin(handle, cluster, point);
-    Root { origin, state: handle.state(), revocations }
-}
-
-/// The header of a snapshot of now, without the contents.
-fn origin(handle: &Handle, cluster: &ClusterIdentity, point: Point) -> Header {
-    let status = handle.status();
-    let member = |member: &orch_raft::member::MemberStatus| MemberEntry {
-        name: member.peer.name.to_string(),
-        address: member.peer.address.to_string(),
-        voter: member.voter,
-    };
-    Header {
-        cluster: cluster.cluster.clone(),
-        brand: cluster.brand.clone(),
-        time_ms: match point {
-            Point::Newest => super::identity::clock()(),
-            Point::Held => 0,
-        },
-        feature_level: status.feature_level,
-        program: orch_proto::version::program(),
-        member: status.node.name.to_string(),
-        members: status.members.iter().map(member).collect(),
-        ..Header::default()
-    }
-}
-
-/// Passes what is written on to the body in pieces, and waits while the client does not read.
-struct Pieces {
-    sender: Sender<io::Result<Bytes>>,
-    piece: BytesMut,
-    /// Bytes that the reader has already.
-    to_skip: u64,
-    handle: Handle,
-    revocations: u64,
-}
-
-impl Pieces {
-    /// Ends the stream, whose last piece was sent.
-    ///
-    /// # Errors
-    /// It has fewer bytes than were to be skipped.
-    fn end(self) -> io::Result<()> {
-        match self.to_skip {
-            0 => Ok(()),
-            over => {
-                let reason = format!("the stream ends {over} bytes before the one that is asked for");
-                Err(io::Error::new(ErrorKind::InvalidInput, reason))
-            }
-        }
-    }
-
-    /// Requires that the state was not withdrawn, and that the reader is there while it is sent nothing.
-    fn check(&self) -> io::Result<()> {
-        if self.handle.revocations() != self.revocations {
-            return Err(io::Error::other("the state of this member was withdrawn meanwhile; ask again"));
-        }
-        if self.sender.is_closed() { Err(ErrorKind::BrokenPipe.into()) } else { Ok(()) }
-    }
-}
-
-impl Write for Pieces {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.to_skip > 0 {
-            let skipped = usize::try_from(self.to_skip).unwrap_or(usize::MAX).min(bytes.len());
-            self.to_skip -= u64::try_from(skipped).unwrap_or(self.to_skip);
-            return self.check().map(|()| skipped);
-        }
-        let taken = bytes.len().min(PIECE_BYTES - self.piece.len());
-        self.piece.extend_from_slice(&bytes[..taken]);
-        if self.piece.len() == PIECE_BYTES {
-            self.flush()?;
-        }
-        Ok(taken)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.check()?;
-        let piece = self.piece.split().freeze();
-        match piece.is_empty() {
-            true => Ok(()),
-            false => self.sender.blocking_send(Ok(piece)).map_err(|_| ErrorKind::BrokenPipe.into()),
-        }
     }
 }
 

@@ -16,12 +16,12 @@ use crate::access::authorization::Strictness;
 use crate::cli::WebhookArgs;
 use crate::egress::{HookUsers, Hooks, ProxyPair, Relays};
 
-/// How this node calls webhooks.
+/// Connections to webhooks and aggregated servers, as the flags allow them.
 #[derive(Clone, Debug)]
 pub struct WebhookPlan {
-    /// Of webhooks.
+    /// Addresses at which webhooks are called.
     reach: Reach,
-    /// Of aggregated servers, which are sent any request of users, with the certificate that names this server.
+    /// Addresses at which aggregated servers are reached. They are sent any request of users, with the certificate that names this server.
     relayed: Reach,
     routing: Routing,
     pair: ProxyPair,
@@ -58,7 +58,7 @@ impl WebhookPlan {
         let is_relayed = arguments.allow_loopback_aggregation || strictness == Strictness::Dev;
         Ok(WebhookPlan {
             reach: Reach::of_objects(if is_denied { Local::None } else { Local::Any }),
-            // One in the network of this machine may be at an address of its own.
+            // An aggregated server in the network of this machine may be at one of the machine's addresses.
             relayed: Reach::of_objects(match is_relayed && !is_denied {
                 true => Local::Any,
                 false => Local::Interfaces,

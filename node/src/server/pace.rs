@@ -187,7 +187,7 @@ fn without_room() -> Body {
 /// The body of a response, with its deadlines.
 pub(super) struct Paced {
     body: Body,
-    /// What it shares with the other responses of its connection.
+    /// The state that it shares with the other responses of its connection.
     of: Arc<Shared>,
     /// Of a response in one piece, until that is handed out.
     weight: Option<Weight>,

@@ -164,7 +164,7 @@ impl Draft {
     /// have one place in the file.
     pub(super) fn read_back(&self) -> Result<File, DraftError> {
         let read = self.file.sync_all().and_then(|()| {
-            // What the kernel keeps in memory is let go, so that the disk is asked. A file system may decline.
+            // The kernel's copy in memory is dropped, so that the disk is read. A file system may decline.
             if let Err(error) = fadvise(&self.file, 0, None, Advice::DontNeed) {
                 tracing::debug!(%error, "a file is read from the kernel's memory");
             }

@@ -70,7 +70,7 @@ fn recipients(arguments: &SaveArgs) -> anyhow::Result<Vec<Recipient>> {
     arguments.encrypt_to.iter().enumerate().map(parse).collect()
 }
 
-/// What is saved, and where.
+/// The source and the destination of a snapshot that is being saved.
 struct Saving<'a> {
     arguments: &'a SaveArgs,
     access: &'a Access,
@@ -111,7 +111,7 @@ impl Saving<'_> {
         let (mut link, length) = match linked {
             Ok(link) => link,
             Err(error) => {
-                // What an earlier process left is as it was, whatever it is.
+                // The content that an earlier process left stays, whatever it is.
                 if has_content(&output) {
                     output.leave();
                 }

@@ -88,7 +88,7 @@ pub trait RecordCipher: Send + Sync + fmt::Debug + 'static {
         Ok(())
     }
 
-    /// What the disk keeps in clear beside the records of the key: the sealed form of a data key, or a value by which a key
+    /// The value that the disk keeps in clear beside the records of the key: the sealed form of a data key, or a value by which a key
     /// of the configuration is told from another one of its name. Shows no part of the key. May be empty.
     fn sealed(&self, key: &KeyName) -> Bytes {
         let _ = key;

@@ -48,7 +48,7 @@ pub(crate) struct Seen {
     pub(crate) skew_ms: Option<i64>,
     /// Bytes that its store may still take; as above, and `None` for a disk without a bound.
     pub(crate) room: Option<u64>,
-    /// What its program reports of itself, as it sent it with its last answer; `None` where it did not answer the last question, where it
+    /// The report of its program about itself, as it came with its last answer; `None` where it did not answer the last question, where it
     /// reports nothing, and for programs that do not.
     pub(crate) report: Option<Bytes>,
 }
@@ -104,7 +104,7 @@ impl<I: Copy + Sub<Output = Duration>> Contacts<I> {
         for (member, answer) in asked {
             let known = before.remove(&member).map_or_else(Seen::default, |contact| contact.at(now));
             let seen = match answer {
-                // What it reported may be long over.
+                // Its last report may be long out of date.
                 None => Seen { answers: Some(false), report: None, ..known },
                 Some(answer) => {
                     told.extend(&answer.contacts);

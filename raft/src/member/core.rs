@@ -67,11 +67,11 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     /// Held while a snapshot is received: one at a time, since each builds a whole state. The value is a transfer whose
     /// stream broke.
     pub(crate) installing: tokio::sync::Mutex<Option<Partial>>,
-    /// What this member knows before it has a log.
+    /// The knowledge of this member before it has a log.
     pub(crate) joining: Joining<R::Instant>,
-    /// What it has heard of its peers.
+    /// The reports that it has of its peers.
     pub(crate) trust: Trust<R::Instant>,
-    /// What it holds while it changes the membership.
+    /// Its state while it leads and the membership changes.
     pub(crate) changes: Changes,
     /// Comparison of this member's state with the others'; quarantine.
     pub(crate) agreement: Arc<Agreement>,
@@ -83,7 +83,7 @@ pub(crate) struct Core<R: Runtime, D: Disk, T: Transport> {
     pub(crate) warnings: Warnings<R::Instant>,
     /// The last contact with each other member, for the status.
     pub(crate) contacts: Contacts<R::Instant>,
-    /// What the program reports of itself to other members' statuses.
+    /// Makes the program's report about itself, for other members' statuses.
     pub(crate) reporter: OnceLock<Reporter>,
     /// Room on the members' disks.
     pub(crate) space: SpaceWatch,
@@ -118,7 +118,7 @@ impl<R: Runtime, D: Disk, T: Transport> Core<R, D, T> {
         Some(Leader { term: now.vote.leader_id.term, peer: place.peer(id), local })
     }
 
-    /// What the program reports of itself now; empty where it reports nothing, or too much.
+    /// The program's report about itself now; empty where it makes none, or one that is too long.
     pub(crate) fn report(&self) -> Bytes {
         let report = self.reporter.get().map(|make| make());
         report.filter(|report| report.len() <= REPORT_BYTES_MAX).unwrap_or_default()

@@ -62,7 +62,7 @@ pub struct MemberStatus {
     pub skew_ms: Option<i64>,
     /// Bytes that its store may still take. `None` when unknown, and on a disk without a bound.
     pub room: Option<u64>,
-    /// What the program of another member reports of itself ([`crate::member::Handle::report_by`]). `None` when unknown, and of this one.
+    /// The report of another member's program about itself ([`crate::member::Handle::report_by`]). `None` when unknown, and of this one.
     pub report: Option<Bytes>,
 }
 

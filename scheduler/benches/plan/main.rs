@@ -1,4 +1,4 @@
-//! What a plan costs: pods per second for the shapes of the reference's benchmark, every node considered.
+//! The cost of a plan: pods per second for the shapes of the reference's benchmark, every node considered.
 //!
 //! Nodes, the pods that are there before and all objects are made before the clock starts. Rates are by the processor
 //! time of the planning thread (`clock`). An argument chooses shapes by a part of their name, `NODES=100000` changes the
@@ -41,7 +41,7 @@ struct Churn {
 #[derive(Clone, Copy)]
 struct Shape {
     name: &'static str,
-    /// What the reference must reach on its own machine, in pods per second.
+    /// The least that the reference must reach on its own machine, in pods per second.
     floor: f64,
     zones: usize,
     /// Pods that are there before, for five nodes.

@@ -33,7 +33,7 @@ struct Preempting {
     object: v1::Pod,
 }
 
-/// What became of a pod.
+/// The fate of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Bound,

@@ -92,7 +92,7 @@ impl Credentials {
             let outcome;
             (held, outcome) = self.renew(held, now).await;
             match outcome {
-                // What was read before may be good for a while: the next attempt is a minute away.
+                // The credentials of the last read may be good for a while: the next attempt is a minute away.
                 Err(error @ CredentialError::File { .. }) if held.read.is_some() => {
                     tracing::warn!(error = chain(&error), "credentials cannot be read again");
                     held.read = Some(now);

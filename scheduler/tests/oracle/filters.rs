@@ -56,7 +56,7 @@ pub(crate) fn millis(text: &str) -> i64 {
     text.parse::<i64>().unwrap() * 1000
 }
 
-/// What a pod requests of a resource, in millis; `missing` for containers without a request.
+/// A pod's request for a resource, in millis; `missing` for containers without a request.
 pub(crate) fn request(pod: &v1::Pod, name: &str, missing: i64) -> i64 {
     let of = |container: &v1::Container| {
         let requests = &container.resources.as_ref().unwrap().requests;
@@ -75,7 +75,7 @@ pub(crate) fn request(pod: &v1::Pod, name: &str, missing: i64) -> i64 {
     peak.max(main + sidecars)
 }
 
-/// What a node has of a resource, in millis.
+/// The amount of a resource on a node, in millis.
 pub(crate) fn allocatable(node: &v1::Node, name: &str) -> i64 {
     node.status.as_ref().unwrap().allocatable.get(name).map_or(0, |amount| millis(&amount.string))
 }

@@ -1,4 +1,4 @@
-//! Who asks, and whether the answer is remembered: flags of authentication and authorization.
+//! Flags of authentication and authorization: the user of a request, and whether the answer is remembered.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

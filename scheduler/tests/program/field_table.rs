@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::flag_table::tests;
 
-/// What a field does.
+/// The effect of a field.
 #[derive(Clone, Copy, Debug)]
 enum Effect {
     /// A test of this name shows it.

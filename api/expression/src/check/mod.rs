@@ -27,7 +27,7 @@ use crate::parse::Parsed;
 use crate::scope::Scope;
 use crate::types::Type;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     /// A variable of the place, by its place among them.
@@ -47,7 +47,7 @@ pub(crate) struct Resolved {
     pub(crate) style: Style,
 }
 
-/// What the checker found out about an expression.
+/// The result of the check of an expression.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
     types: HashMap<u64, Type>,

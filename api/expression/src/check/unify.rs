@@ -37,12 +37,12 @@ impl Unknowns {
         }
     }
 
-    /// What is known of a type; unknown ones become `dyn`.
+    /// `of` with unknown types replaced by those that were found; the others become `dyn`.
     pub(super) fn resolved(&self, of: &Type) -> Type {
         self.replaced(of, true)
     }
 
-    /// What is known of a type.
+    /// `of` with unknown types replaced by those that were found.
     pub(super) fn known(&self, of: &Type) -> Type {
         self.replaced(of, false)
     }

@@ -17,7 +17,7 @@ pub(super) struct Argument {
 }
 
 const ONE: Range = Range::exactly(1);
-/// What lists that are made cost beside their items.
+/// The cost of making a list, without its items.
 const MADE: Range = Range::exactly(11);
 
 /// The cost of a call, without that of its arguments, and the size of its result where it has one.

@@ -27,7 +27,7 @@ pub trait Sizes {
     fn size(&self, path: &[&str]) -> Option<Range>;
 }
 
-/// What an evaluation costs.
+/// The cost of an evaluation.
 pub type Estimate = Range;
 
 /// The estimate for a checked expression.
@@ -36,7 +36,7 @@ pub(crate) fn estimate(expression: &IdedExpr, checked: &Checked, sizes: &dyn Siz
     walk.node(expression).cost
 }
 
-/// What is known of a node.
+/// The facts about a node that bound its cost.
 #[derive(Clone, Debug, Default)]
 struct Known<'a> {
     cost: Range,

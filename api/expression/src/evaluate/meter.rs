@@ -56,7 +56,7 @@ impl Budget {
     /// A budget that is never exceeded, for places that bound single evaluations only.
     pub const UNBOUNDED: Budget = Budget::of(u64::MAX);
 
-    /// What is left.
+    /// The cost that is left.
     pub fn left(self) -> u64 {
         self.left
     }

@@ -336,7 +336,7 @@ fn bind<'v>(run: &mut Run<'v>, one: &'v Bind) -> Outcome<'v> {
     result
 }
 
-/// What `code` makes of the literal `value`, if it has a value for it.
+/// The value of `code` for the literal `value`, if it has one.
 pub(crate) fn fold_constant(code: Code, value: &Val<'static>) -> Option<Val<'static>> {
     let mut run = Run::of_constant();
     code(&mut run, std::slice::from_ref(value)).ok()

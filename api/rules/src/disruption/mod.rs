@@ -1,7 +1,7 @@
 //! Disruption budgets: whether a pod may be evicted, what that does to its budget, and the status of a budget.
 //!
-//! Owns the decisions, as functions of pods and budgets at one moment. Which pods a budget selects and what keeps them
-//! is handed in; conditions on what was read are the caller's.
+//! Owns the decisions, as functions of pods and budgets at one moment. The caller finds the pods that a budget selects and their
+//! controllers, and makes the write depend on the versions that it has read.
 
 mod eviction;
 mod status;

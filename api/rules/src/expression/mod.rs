@@ -39,7 +39,7 @@ pub struct Expression {
 pub enum Wanted {
     /// `bool`.
     Bool,
-    /// Any: it is looked at when it is there.
+    /// Any type: the caller looks at the value.
     Any,
 }
 
@@ -128,10 +128,10 @@ impl Expression {
         self.program.reads(variable, member)
     }
 
-    /// What `read` takes out of the value for these variables.
+    /// The result of `read` on the expression's value over these variables.
     ///
     /// # Errors
-    /// There is none, or it would cost too much.
+    /// The expression has no value, or its evaluation would cost too much.
     fn evaluate<T>(
         &self,
         variables: &[&Variable],

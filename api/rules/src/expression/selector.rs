@@ -1,6 +1,6 @@
 //! Selectors of devices at the API, which only checks them: the scheduler evaluates.
 //!
-//! Owns their check, its bound for one expression, and what was found for expressions that were checked lately: an object
+//! Owns their check, its bound for one expression, and the remembered results of expressions that were checked lately: an object
 //! is checked again in each attempt of its write, and claims of one template have one text. Invariant: a check has one
 //! outcome and one price, whether it is remembered or not, so that equal objects get equal answers.
 
@@ -28,7 +28,7 @@ const REMEMBERED_BYTES_MAX: usize = 1 << 20;
 /// Bytes of an entry beside its text.
 const ENTRY_BYTES: usize = 128;
 
-/// What a selector may name: `device`, with its members.
+/// The names in a selector: `device`, with its members.
 static SCOPE: LazyLock<Scope> = LazyLock::new(|| {
     let by_domain = |value: Type| Type::map(Type::String, Type::map(Type::String, value));
     let members = [
@@ -112,7 +112,7 @@ pub fn check_device_selector(
     source: &str,
     allowance: &mut Allowance,
 ) -> Result<Result<DeviceSelector, CompileError>, Exhausted> {
-    // Behind the lock: a thread may pause where it is charged.
+    // The lock is released before the charge, in which a thread may pause.
     let known = REMEMBERED.lock().unwrap_or_else(PoisonError::into_inner).find(source);
     if let Some(known) = known {
         allowance.charge_remembered(known.price)?;
@@ -151,7 +151,7 @@ impl Remembered {
         self.by_source.get(source).cloned()
     }
 
-    /// Beyond the bound all are forgotten: they are checked again when they come again.
+    /// Keeps a result. Beyond the bound all are forgotten, and their selectors are checked again when they come again.
     fn keep(&mut self, source: &str, checked: Checked) {
         let bytes = source.len().saturating_add(ENTRY_BYTES);
         if self.bytes.saturating_add(bytes) > REMEMBERED_BYTES_MAX {

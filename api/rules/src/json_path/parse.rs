@@ -160,7 +160,7 @@ impl<'t> Parser<'t> {
         Err(ParseError::Unterminated("quoted string"))
     }
 
-    /// What stands between brackets, of which `rest` is what follows the first.
+    /// Parses the text between brackets; `rest` is the text behind the opening one.
     fn brackets(&mut self, rest: &'t str) -> Result<(), ParseError> {
         let end = rest.find([']', '\n']).filter(|end| rest[*end..].starts_with(']'));
         let end = end.ok_or(ParseError::Unterminated("array"))?;

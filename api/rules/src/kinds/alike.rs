@@ -11,7 +11,7 @@ use super::{Context, Strategy};
 use crate::validate::carry_system_fields;
 use crate::validate::tree::{Tree, carry, child_mut};
 
-/// The object to judge `new`, which is prepared, against; `None` where `old` itself is. Amounts that are only written in
+/// The object that the prepared `new` is compared with; `None` where that is `old` itself. Amounts that are only written in
 /// another way leave the generation of `new` as it was.
 pub fn judged_against(
     schema: &Schema,

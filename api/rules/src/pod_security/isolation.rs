@@ -137,7 +137,7 @@ pub(super) fn proc_mount(pod: &Pod<'_>) -> Option<Violation> {
     })
 }
 
-/// The same, unless root in the pod is none on the node.
+/// [`proc_mount`] for pods whose root is root on the node: others may unmask it.
 pub(super) fn proc_mount_outside_user_namespaces(pod: &Pod<'_>) -> Option<Violation> {
     if pod.has_user_namespace() { None } else { proc_mount(pod) }
 }
@@ -147,7 +147,7 @@ pub(super) fn se_linux(pod: &Pod<'_>) -> Option<Violation> {
     se_linux_among(pod, &SE_LINUX_TYPES[..4])
 }
 
-/// The same, with the type of engines that run containers in containers.
+/// [`se_linux`], with the type of engines that run containers in containers.
 pub(super) fn se_linux_with_engine(pod: &Pod<'_>) -> Option<Violation> {
     se_linux_among(pod, &SE_LINUX_TYPES)
 }

@@ -95,7 +95,7 @@ impl fmt::Display for LevelVersion {
     }
 }
 
-/// What happens to a pod that breaks a rule.
+/// The consequence for a pod that breaks a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// It is refused.
@@ -204,9 +204,9 @@ impl Policy {
     }
 }
 
-/// What a level has to be.
+/// The fault of a text that is no level.
 pub const WRONG_LEVEL: &str = "must be one of privileged, baseline, restricted";
-/// What a version has to be.
+/// The fault of a text that is no version.
 pub const WRONG_VERSION: &str = "must be \"latest\" or \"v1.x\"";
 
 fn wrong(key: &str, value: &str, detail: &str) -> FieldError {

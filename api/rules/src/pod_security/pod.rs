@@ -61,7 +61,7 @@ pub(super) fn containers(names: &[&str]) -> String {
     format!("{} {}", plural("container", "containers", names.len()), quoted_list(names.iter().copied()))
 }
 
-/// Who set a forbidden value: `pod`, `container "c"`, or both joined by `and`. Empty where nobody did.
+/// The setters of a forbidden value: `pod`, `container "c"`, or both joined by `and`. Empty where there is none.
 pub(super) fn setters(of_pod: bool, names: &[&str]) -> String {
     let mut setters = Vec::new();
     if of_pod {

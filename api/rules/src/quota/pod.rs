@@ -70,12 +70,12 @@ pub fn sum(pod: &Value, field: &str, extent: Extent) -> Amounts {
     total
 }
 
-/// What containers have been given, where that counts.
+/// The resources that containers have been given, where these count.
 struct Allotments<'a> {
     field: &'a str,
     /// Statuses with resources, by the container's name.
     statuses: BTreeMap<&'a str, &'a Value>,
-    /// What containers ask for cannot be given: only what they have counts.
+    /// The requests of the containers cannot be granted: only their allotted resources count.
     is_infeasible: bool,
 }
 

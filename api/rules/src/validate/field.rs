@@ -1,7 +1,7 @@
 //! Field paths and field errors.
 //!
 //! Owns the wording that all rules share. `orch_schema::excerpt` bounds the client's values that an error repeats. The
-//! texts are the interface: clients compare them (spec 7).
+//! texts are the interface: clients compare them.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The head of the Protobuf representation: four bytes, then the object's type and its message (spec 4.6).
+//! The head of the Protobuf representation: four bytes, then the object's type and its message.
 
 use bytes::{BufMut, Bytes};
 use orch_proto::envelope::Unknown;

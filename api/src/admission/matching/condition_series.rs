@@ -1,4 +1,4 @@
-//! Counters and times of match conditions, under the reference's names (facts/extension.md 4.7).
+//! Counters and times of match conditions, under the reference's names.
 //!
 //! Owns their labels. Bounds of the names are the callers': administrators choose them. As in the reference nothing is recorded of
 //! conditions that all hold.

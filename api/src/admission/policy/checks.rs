@@ -16,12 +16,12 @@ use crate::admission::matching::{condition_labels, observe_unmet};
 /// How the messages of expressions that do not compile begin.
 const COMPILATION: &str = "compilation";
 
-/// What came of a validation.
+/// The enforcement of a validation, as metrics count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Enforcement {
     /// It has no value, and the policy is left out then.
     Allowed,
-    /// What the binding names.
+    /// The binding's action was carried out.
     Carried(Action),
 }
 

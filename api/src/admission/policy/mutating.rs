@@ -1,9 +1,9 @@
 //! `MutatingAdmissionPolicy`: changes objects by what policies make.
 //!
-//! Owns the rules of the two rounds. Which policies a write meets is
-//! found before the first changes it; conditions and mutations see what those before have changed. A mutation that fails
-//! does not stop those behind it; the write is refused in the end, with all errors. In the second round a policy is evaluated
-//! that may be, was in the first, and behind which something has changed (facts/extension.md 5.5).
+//! Owns the rules of the two rounds, which are the reference's. Policies are matched with the object before the first of them
+//! changes it; the conditions and mutations of each see the changes of those before. A mutation that fails does not stop those
+//! behind it; the write is refused in the end, with all errors. The second round evaluates a policy again if its
+//! `reinvocationPolicy` allows it, the first round evaluated it, and the object has changed since.
 //!
 //! Invariant: a refused write leaves the object as it was.
 
@@ -145,7 +145,7 @@ impl<'a> Mutating<'a> {
     /// The object behind all evaluations; `None` if none changed anything.
     ///
     /// # Errors
-    /// What a mutation left cannot be read, whatever the failure policy is.
+    /// The object that a mutation left cannot be read, whatever the failure policy is.
     async fn run(
         &mut self,
         invocations: &[Evaluation<'a>],

@@ -75,7 +75,7 @@ pub(super) enum Which {
     Selected(LabelSelector),
 }
 
-/// What a violation leads to.
+/// The consequence of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Deny,

@@ -214,7 +214,7 @@ impl<'a> Judging<'a> {
     }
 }
 
-/// What is shown of `verdict`.
+/// `verdict` as witnesses are shown it.
 fn outcome(verdict: &Verdict) -> Outcome {
     match (verdict.applies, &verdict.said[..]) {
         (false, []) => Outcome::LeftOut,

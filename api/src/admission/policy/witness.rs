@@ -27,13 +27,13 @@ pub struct Evaluation {
     pub binding: String,
     /// Namespace and name of the parameter, `NAMESPACE/NAME`; empty without one.
     pub param: String,
-    /// What the binding makes of a violation: `Deny`, `Warn`, `Audit`. Empty of a mutating policy.
+    /// The binding's actions on a violation: `Deny`, `Warn`, `Audit`. Empty for a mutating policy.
     pub actions: Vec<&'static str>,
-    /// What it came to.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// What the evaluation of a policy came to.
+/// The outcome of a policy's evaluation.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The policy cannot be evaluated: the reason.
@@ -42,9 +42,9 @@ pub enum Outcome {
     LeftOut,
     /// Its match conditions have no value: the reason.
     NoConditions(String),
-    /// What a validating policy says.
+    /// The verdict of a validating policy.
     Validated(Verdict),
-    /// What each mutation of a mutating policy did.
+    /// The mutations of a mutating policy, in order.
     Mutated(Vec<Mutated>),
 }
 

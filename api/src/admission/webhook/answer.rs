@@ -1,8 +1,10 @@
 //! The answer of a webhook, read and checked.
 //!
-//! Owns what makes an answer none, in the reference's words and order (facts/extension.md 4.5). Invariant: a member of
-//! another type than it should have, or one that is given twice, makes the answer none: passed over, an unreadable
-//! `allowed` would decide. Lists have bounds: what is behind them is read and left out.
+//! Owns the faults of an answer, in the reference's words and order. Lists of an answer have bounds: elements beyond them are
+//! read and left out.
+//!
+//! Invariant: an answer with a member of a wrong type, or with a member twice, is a fault. Were such a member passed over, an
+//! unreadable `allowed` would count as a refusal or an approval.
 
 use std::fmt;
 use std::marker::PhantomData;

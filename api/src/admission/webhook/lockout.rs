@@ -85,7 +85,7 @@ const CLOUD_PROGRAM: &str = "cloud-controller-manager";
 /// Accounts of the loops that clean up, where they run beside this server.
 const CLEANERS: [&str; 2] = ["generic-garbage-collector", "namespace-controller"];
 
-/// What the annotations of a configuration let pass.
+/// The writes that the annotations of a configuration exempt from its webhooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lockout {
     passes: Vec<Passage>,

@@ -1,4 +1,4 @@
-//! Counters and times of webhooks, under the reference's names (facts/extension.md 4.7).
+//! Counters and times of webhooks, under the reference's names.
 //!
 //! Owns their labels. A series has the name of a webhook, which administrators choose: the first [`NAMES_MAX`] names that
 //! this process meets have series of their own, the rest share one, so that configurations that come and go cannot make

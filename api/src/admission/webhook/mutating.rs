@@ -1,8 +1,8 @@
 //! `MutatingAdmissionWebhook`: webhooks that change writes, one after the other.
 //!
-//! Owns their order and the rules of the two rounds (facts/extension.md 4.3): each sees what those before it have changed, and
-//! is matched on that. In the second round a webhook is called that may be, was called in the first, and behind whose call
-//! something has changed.
+//! Owns their order and the rules of the two rounds, which are the reference's. A webhook is matched with the object as those
+//! before it have left it, and is sent that. The second round calls a webhook again if its `reinvocationPolicy` allows it, it was
+//! called in the first round, and the object has changed since.
 //!
 //! Invariant: a refused write leaves the object as it was. A refusal behind a call is final, since no webhook is called twice.
 

@@ -1,4 +1,6 @@
-//! Annotations of audit events about calls of webhooks: their keys and texts (facts/extension.md 4.6).
+//! Annotations of audit events about calls of webhooks.
+//!
+//! Owns their keys and texts, which are the reference's.
 
 use orch_rules::validate::names::qualified_name;
 use orch_schema::json;

@@ -149,7 +149,7 @@ impl Queued for Work {
     }
 }
 
-/// What a look has found.
+/// The result of a look at one server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) status: &'static str,

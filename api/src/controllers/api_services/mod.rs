@@ -43,7 +43,7 @@ const AT_ONCE: usize = 16;
 /// The group that registers others, which has no object of its own.
 const REGISTRATION: &str = "apiregistration";
 
-/// Who manages an object, as its label says.
+/// The manager of an APIService, as its label says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Management {
     /// The server, when it begins to lead.

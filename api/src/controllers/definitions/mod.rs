@@ -54,7 +54,7 @@ struct Work {
     groups: BTreeMap<String, Pool>,
     /// Those that wait for a name, by group, with the names that they want.
     refused: BTreeMap<String, BTreeMap<Arc<str>, BTreeSet<String>>>,
-    /// What is wrong with the schemas of those that are not in force, or say so: looked for once for each version of the object.
+    /// Faults of the schemas of definitions that are not in force, or whose status reports faults: computed once for each version of the object.
     violations: BTreeMap<Arc<str>, (Revision, Option<Condition>)>,
     /// Names of definitions by the name in the store of their objects, while these are being deleted.
     ending: BTreeMap<Arc<str>, Arc<str>>,
@@ -63,7 +63,7 @@ struct Work {
     queue: Queue<Arc<str>>,
 }
 
-/// What is known of one definition.
+/// The facts about one definition that the loop compares with others.
 struct Known {
     group: String,
     /// The names that it has, or is about to have.
@@ -139,8 +139,8 @@ impl Work {
         self.violations.remove(name);
     }
 
-    /// What is wrong with the structure of the schemas of the definition called `name`, which only one of an earlier time can have. It is
-    /// looked for when a definition comes into force, and as long as it is told: schemas are many times the rest.
+    /// The faults in the structure of the schemas of the definition called `name`, which only one stored by an earlier program can have. They are
+    /// computed when a definition comes into force, and while its status reports them: schemas are many times the rest.
     fn violations(
         &mut self,
         brand: &'static Brand,
@@ -206,7 +206,7 @@ impl Derived for Work {
             }
             self.queue.add(name, Duration::ZERO);
         }
-        // What an earlier leader has left of kinds that are gone.
+        // Objects that an earlier leader has left of kinds that are gone.
         for (storage, _) in state.collections().filter(|(_, collection)| !collection.is_empty()) {
             let Some(name) = storage.strip_suffix('.') else { continue };
             if !self.known.contains_key(name) {
@@ -298,7 +298,7 @@ fn plan(
         let since = *work.held.entry(name.clone()).or_insert(elapsed);
         return Some((Some(object), Plan::End { had_time: elapsed.saturating_sub(since) >= HELD_LOOK }));
     }
-    // What an earlier look accepted may not have been written.
+    // The names that an earlier look accepted may not have been written.
     work.take_in(name, &definition);
     let violations = work.violations(surroundings.brand, name, &object, &definition);
     let surroundings = Surroundings { violations: violations.as_ref(), ..surroundings };

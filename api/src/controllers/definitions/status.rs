@@ -15,12 +15,12 @@ use orch_schema::value::Value;
 
 use crate::ambient::Timestamp;
 
-/// What a status depends on beside the definition.
+/// The input of a status beside the definition.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
     pub(super) brand: &'static Brand,
     pub(super) now: Timestamp,
-    /// What is wrong with the structure of the schemas, where that was looked at.
+    /// The faults in the structure of the schemas; `None` where none were found or looked for.
     pub(super) violations: Option<&'a Condition>,
 }
 

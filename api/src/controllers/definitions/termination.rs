@@ -59,7 +59,7 @@ struct Ending<'a, S> {
 impl<S: Store> Ending<'_, S> {
     async fn pass(&self, had_time: bool) -> Result<Progress, ApiError> {
         let state = self.client.most_recent().await?;
-        // What is served is no older than this state: a new leader may not have read its definitions yet.
+        // Brings the served registry up to this state: a new leader may not have read its definitions yet.
         self.client.follow_definitions().await;
         let Some((object, definition)) = self.definition(&state) else { return Ok(Progress::Settled) };
         let finalizer = self.finalizer();

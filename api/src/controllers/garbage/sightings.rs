@@ -109,10 +109,10 @@ impl Sightings {
     pub(super) fn note(&mut self, question: &Question, answer: &Answer, now: Duration) {
         let Answer::Found { uid, is_terminating, is_waiting, is_orphaning } = answer else { return };
         let at = Mark::of_place(question, uid);
-        // One that is being deleted when it is first seen, or after a while, may have lost the finalizer `orphan` before.
+        // An owner that is being deleted when it is first seen, or after a while, may have lost the finalizer `orphan` before.
         let may_have_orphaned = *is_terminating && !is_waiting && !self.is_recent(&at, now);
         if *is_orphaning || may_have_orphaned {
-            // What reads the one without the other may find it in its place no longer.
+            // The mark of the place changes, too: a record that has room for only one of both marks must not say `WithDependents`.
             self.seen.entry(at).and_modify(|sighting| *sighting = Sighting::Orphaning);
             let of_group = Mark::of_group(question, uid);
             let before = self.remember(of_group, Sighting::Orphaning);

@@ -1,5 +1,4 @@
-//! The namespace controller: deletes the content of terminating namespaces, then removes their finalizer (spec 1, rule
-//! 7).
+//! The namespace controller: deletes the content of terminating namespaces, then removes their finalizer.
 //!
 //! Owns the termination of a namespace: delete its content by the same two-phase deletion that any client uses, report
 //! remaining content in its conditions, and when there is none, remove the cluster's finalizer from its spec, which

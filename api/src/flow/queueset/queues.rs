@@ -42,7 +42,7 @@ struct Queue {
     turn: Option<Turn>,
 }
 
-/// What a debug page shows of a queue.
+/// A queue as debug pages show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::flow) struct QueueView {
     pub index: u32,

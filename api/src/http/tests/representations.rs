@@ -7,7 +7,7 @@ use orch_schema::value::Value;
 use super::{Answered, MAPS, Server, json, map};
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_shown_so_is_not_acceptable() {
+async fn representations_that_do_not_fit_the_answer_are_not_acceptable() {
     let server = Server::new().await;
     server.create(MAPS, map("a", "1")).await;
     let one = "application/json;as=PartialObjectMetadata;g=meta.orch.io;v=v1";

@@ -1,4 +1,4 @@
-//! Objects behind a converter: that they are those that it was asked about, and what they lack.
+//! Checks and completes the objects that a converter has returned.
 //!
 //! Owns the check of identities, pruning and defaults in the new form, and the object that is handed on.
 

@@ -103,7 +103,7 @@ fn resource(kind: Kind) -> Resource {
     }
 }
 
-/// What a sub-resource's own documents have of the resource that it belongs to.
+/// The parts of a resource that the documents of its sub-resources take over.
 #[derive(Clone, Copy)]
 struct Parent<'a> {
     schema: &'a Tables,

@@ -21,7 +21,7 @@ impl World {
         if let Err(breach) = self.protocol_of(node, |protocol| protocol.observe_vote(node, disk)) {
             self.fail(breach);
         }
-        // What members that were given up apply among themselves is no part of the ledger.
+        // Changes that members which were given up apply among themselves are no part of the ledger.
         if let Some(store) = process.store.as_ref().filter(|_| self.is_of_current(node)) {
             self.look_for_quarantine(node, store);
             let state = store.inner().state();

@@ -28,7 +28,7 @@ pub(crate) struct Pretend {
     task: JoinHandle<()>,
 }
 
-/// What has come in, and what goes out when a test says so.
+/// The bytes that have come in, and those that go out when a test says so.
 struct Said {
     heads: Mutex<Vec<String>>,
     /// A permit for each further line of a log that is followed.

@@ -96,7 +96,7 @@ fn described(version: &str, resources: &[(&str, bool)]) -> Value {
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources})
 }
 
-/// What is measured of the node `n` and of the pod `p`.
+/// The measurements of the node `n` and of the pod `p`.
 fn measured(path: &str) -> Value {
     let usage = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
     let head = json!({"timestamp": "2026-01-01T00:00:00Z", "window": "30s"});

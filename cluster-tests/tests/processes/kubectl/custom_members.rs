@@ -13,7 +13,7 @@ const PROJECTS: [&str; 4] = ["external-dns", "medik8s", "node-feature-discovery"
 /// Path of definitions.
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// What a project publishes: definitions, and the first sample that the reference took.
+/// The files of a project: definitions, and the first sample that the reference took.
 struct Published {
     definitions: Vec<Value>,
     /// The collection of the sample, and the sample.

@@ -33,7 +33,7 @@ fn shown(session: &Session) {
         // Events are shown by their time and reason.
         assert!(header.contains("NAME") || header.contains("REASON"), "{resource}: {table}");
         assert!(lines.next().is_some(), "{resource}: {table}");
-        // What an autoscaler measures is unknown until somebody measures it.
+        // The measurements of an autoscaler are unknown until somebody makes them.
         let is_measured = !resource.starts_with("horizontalpodautoscalers");
         assert!(!is_measured || !table.contains("<unknown>"), "{resource}: {table}");
         if DESCRIBED_AS_BETA.contains(&resource) {

@@ -94,7 +94,7 @@ fn pod_of(pod: &Value) -> Value {
     json!({"metadata": {"name": pod["name"], "labels": pod["labels"]}, "spec": pod["spec"]})
 }
 
-/// What became of a pod, once it is what is expected or nothing more is waited for.
+/// The state of a pod, once it is as expected or the time for that is over.
 async fn settle(client: &Client, pod: &Value, expected: &Value) -> Value {
     let path = format!("{}/{}", pods_of(pod), pod["name"].as_str().unwrap());
     let is_quiet = expected["node"].is_null() && expected.get("reason").is_none();

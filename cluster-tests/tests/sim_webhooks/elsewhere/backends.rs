@@ -80,7 +80,7 @@ pub(crate) struct Backends {
 }
 
 impl Backends {
-    /// What was carried out so far.
+    /// The requests that were carried out so far.
     pub(crate) fn done(&self) -> Vec<Done> {
         self.done.lock().clone()
     }
@@ -151,7 +151,7 @@ struct Seen {
     headers: HeaderMap,
 }
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Answered,
@@ -167,7 +167,7 @@ enum Fate {
 const FATES: [(Fate, u64); 5] =
     [(Fate::Answered, 84), (Fate::Unreached, 4), (Fate::Lost, 6), (Fate::Hangs, 3), (Fate::Failure, 3)];
 
-/// What the bugs of one process remember.
+/// The memory of one process's planted bugs.
 #[derive(Default)]
 struct Shared {
     /// Headers of the last request of a client.

@@ -125,7 +125,7 @@ impl Converter {
     }
 }
 
-/// What becomes of a question.
+/// The fate of a question.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Answered,

@@ -195,7 +195,7 @@ async fn settle(world: &World, client: &Writer, others: &Others) {
     end_namespace(client, others).await;
 }
 
-/// What discovery at `node` says of the servers `names`. An answer that takes longer than [`DISCOVERY_MAX`] fails the run.
+/// The freshness of the servers `names` in discovery at `node`. An answer that takes longer than [`DISCOVERY_MAX`] fails the run.
 async fn freshness(world: &World, node: NodeId, names: &[&str]) -> Vec<String> {
     let form = format!("application/json;g={};v=v2;as=APIGroupDiscoveryList", ORCH.group("apidiscovery"));
     let request = Request::get("http://member:80/apis").header("accept", form).body(Bytes::new());

@@ -26,7 +26,7 @@ const PAGE: usize = 2;
 /// Codes that a correct server answers: gone, taken or changed, a continue token that is too old, the converter failed, too many, not now.
 pub(crate) const CODES: [u16; 10] = [200, 201, 202, 404, 409, 410, 429, 500, 503, 504];
 
-/// What was shown of one object, or of all at one revision.
+/// An answer about one object, or about all at one revision.
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
     pub(crate) node: NodeId,
@@ -36,7 +36,7 @@ pub(crate) struct Shown {
     pub(crate) items: Vec<Value>,
 }
 
-/// What clients wrote and saw.
+/// The writes of clients, and the answers that they saw.
 #[derive(Debug, Default)]
 pub(crate) struct Sightings {
     /// Name and size of each write, by its token.

@@ -51,7 +51,7 @@ pub(super) fn conditions(cluster: &Value) -> Vec<Condition> {
     signing_key(&server, &cluster["signing_key"], &mut found);
     webhooks(&server, &cluster["dead_webhooks"], &mut found);
     backups(&server, &cluster["backups"], &mut found);
-    // What the others told the server of themselves.
+    // The reports of the other members about themselves.
     for member in cluster["members"].as_array().into_iter().flatten() {
         let (name, report) = (text(&member["name"]), &member["report"]);
         certificates(&name, &report["certificates"], &mut found);

@@ -1,4 +1,5 @@
-//! What is told of conditions, and of servers that tell less. The faults are in `run::cluster_view`, over what a node knows.
+//! Conditions in the output of `orch cluster status`, also from servers that report fewer of them. The faults themselves are tried in
+//! `run::cluster_view`, over the state of a node.
 
 use super::*;
 

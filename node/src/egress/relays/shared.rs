@@ -53,7 +53,7 @@ struct Kept {
     held: Arc<Held>,
 }
 
-/// What a connection and its places share. The connection ends with the last of them.
+/// The state that a connection and its places share. The connection ends with the last of them.
 struct Held {
     /// When the last place was given back.
     given_back: Mutex<Instant>,

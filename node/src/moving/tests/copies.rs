@@ -48,7 +48,7 @@ async fn a_secret_with_a_token_follows_its_account() {
 }
 
 #[tokio::test]
-async fn what_was_refused_is_tried_again_by_each_run_with_what_it_owns() {
+async fn refused_objects_are_tried_again_by_each_run_with_their_dependents() {
     let clusters = Clusters::start().await;
     let (source, target) = (&clusters.source, &clusters.target);
     source.put("configmaps", map("n/a", "u-a", "v"));
@@ -74,7 +74,7 @@ async fn what_was_refused_is_tried_again_by_each_run_with_what_it_owns() {
 }
 
 #[tokio::test]
-async fn what_was_refused_and_is_gone_at_the_source_is_no_more_refused() {
+async fn a_refused_object_that_is_gone_at_the_source_is_refused_no_more() {
     let clusters = Clusters::start().await;
     clusters.source.put("configmaps", map("n/a", "u-a", "v"));
     refuse(&clusters.target, "configmaps/a");
@@ -176,7 +176,7 @@ async fn a_list_removes_nothing_that_the_source_has_made_since() {
 }
 
 #[tokio::test]
-async fn what_a_removal_has_put_off_comes_with_the_next_run() {
+async fn objects_that_a_removal_has_put_off_come_with_the_next_run() {
     let clusters = Clusters::start().await;
     let (source, target) = (&clusters.source, &clusters.target);
     source.put("replicasets.apps", object("n/r", "u-r"));
@@ -203,7 +203,7 @@ async fn what_a_removal_has_put_off_comes_with_the_next_run() {
 }
 
 #[tokio::test]
-async fn what_an_object_of_an_unserved_kind_owns_waits_for_the_kind() {
+async fn dependents_of_an_object_of_an_unserved_kind_wait_for_the_kind() {
     let clusters = Clusters::start().await;
     let (source, target) = (&clusters.source, &clusters.target);
     source.put(DEFINITIONS, definition("bad", "u-bad"));
@@ -250,7 +250,7 @@ async fn a_list_that_the_source_forgets_goes_on_and_its_objects_are_sent_once() 
 }
 
 #[tokio::test]
-async fn what_something_holds_in_a_namespace_that_ends_is_told() {
+async fn an_object_with_a_finalizer_in_an_ending_namespace_is_reported() {
     let clusters = Clusters::start().await;
     let (source, target) = (&clusters.source, &clusters.target);
     let mut ending = object("old", "u-old");

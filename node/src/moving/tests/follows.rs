@@ -80,7 +80,7 @@ async fn a_definition_that_is_made_again_while_it_is_followed_is_replaced_with_i
 }
 
 #[tokio::test]
-async fn what_comes_with_the_definition_of_its_owner_is_sent_after_the_owner() {
+async fn a_dependent_that_comes_with_the_definition_of_its_owner_is_sent_after_the_owner() {
     let clusters = Clusters::start().await;
     let (source, target) = (&clusters.source, &clusters.target);
     let changes = async {

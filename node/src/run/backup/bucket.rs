@@ -38,7 +38,7 @@ pub(super) async fn keep_copying(
         let mut has_failed = false;
         if let Some(backup) = backup {
             let began = Instant::now();
-            // Of an upload that is given up the parts are taken away before this goes on.
+            // An upload that is given up removes its parts before the loop goes on.
             let given_up = stopped.child_token();
             let copying = copy(plan, bucket, &backup, &mut copied, &given_up);
             tokio::pin!(copying);
@@ -100,7 +100,7 @@ async fn copy(
         };
         if !is_listed || !Box::pin(or_given_up(given_up, bucket.holds(&backup.name, &expected))).await? {
             if is_listed && backup.tested.is_none() {
-                // Either may be the good one.
+                // Nothing tells which of the two is the good one.
                 bail!(
                     "{} in the bucket is another than the file in the folder: look at both, and remove the bad one",
                     backup.name

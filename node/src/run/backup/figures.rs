@@ -12,8 +12,7 @@ pub(super) struct TargetFigures {
 }
 
 impl TargetFigures {
-    /// The series of `target`. They are there before the first success and the first failure, so that alerts see that there is
-    /// none, and an increase from none.
+    /// The series of `target`. They exist from the start with the value 0, so that alerts see a missing success and the first increase.
     pub(super) fn new(target: &'static str, health: BackupHealth) -> TargetFigures {
         metrics::gauge!("orch_backup_last_success_timestamp_seconds", "target" => target).set(0.0);
         metrics::counter!("orch_backup_failures_total", "target" => target).increment(0);

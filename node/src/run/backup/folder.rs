@@ -19,7 +19,7 @@ pub(super) struct Folder {
     names: Names,
 }
 
-/// A file that a backup of this member is in.
+/// A backup of this member in the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Backup {
     pub(super) path: PathBuf,
@@ -61,7 +61,7 @@ impl Folder {
         Ok(Backup { path, name: name.to_owned(), time: facts.modified()?, bytes: facts.len(), tested })
     }
 
-    /// Removes what backups left that were broken off by the end of their process. No later one has their names.
+    /// Removes the drafts of backups whose process ended before they did. No later backup has their names.
     pub(super) fn discard_drafts(&self) -> std::io::Result<()> {
         for entry in std::fs::read_dir(&self.path)? {
             let name = entry?.file_name();

@@ -162,7 +162,7 @@ fn left(schedule: &Schedule, last: Option<SystemTime>, now: SystemTime) -> Durat
         (Schedule::Every(_), None) => Duration::ZERO,
         (Schedule::Cron(cron), last) => match cron.next_after(last.unwrap_or(now).min(now)) {
             Some(next) => next.duration_since(now).unwrap_or_default(),
-            // None in the years that are looked at: they go by.
+            // No such time in the years that were searched; later ones will be searched as time passes.
             None => RETRY_MAX,
         },
     }

@@ -1,6 +1,7 @@
 //! Names of a member's backups: `MEMBER-1f2e3d4c-20261129T101500Z.snapshot`, with a digest of the cluster's name.
 //!
-//! Owns their form: those of another cluster, which a restore or a new start under the same name makes, are others. Owns, too, and the choice of those that are not kept. The order of names is that of the times in them.
+//! Owns their form, and the choice of the backups that are not kept. The digest tells them from those of another cluster, which a
+//! restore or a new start makes under the same member's name. The order of names is that of the times in them.
 
 use sha2::{Digest, Sha256};
 

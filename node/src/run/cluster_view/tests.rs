@@ -1,14 +1,18 @@
-//! Forms of parts of the document, and broken clusters: each fault of what a node knows is told with the next step.
+//! Forms of parts of the document, and broken clusters: `orch cluster status` names each fault in the document and the next step.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
 
 use orch_raft::Revision;
 use orch_raft::member::{Pressure, Role, node_id};
 use serde_json::json;
+use time::OffsetDateTime;
 
+use super::super::backup::TargetHealth;
+use super::own_health::{backups, certificates, signing_key};
 use super::*;
 use crate::admin::shown;
-use crate::certs::CertificateUse;
+use crate::certs::{CertificateUse, Expiry};
 
 fn peer(name: &str, address: &str) -> Peer {
     Peer { id: node_id(name), name: name.into(), address: address.into() }
@@ -79,7 +83,7 @@ fn backed_up(target: &'static str, failures: u64, late_h: u64) -> Vec<BackupView
 struct Known {
     status: Status,
     own: Report,
-    /// What b tells of itself.
+    /// The report of b.
     told: Report,
     state: StateView,
 }
@@ -158,7 +162,7 @@ impl Known {
 
 type Break = fn(&mut Known);
 
-/// What breaks a cluster, the condition that tells it, the exit code, the fault, and the next step.
+/// A way to break a cluster, the condition that shows it, the exit code, the fault, and the next step.
 const TABLE: [(&str, Break, u8, &str, &str); 31] = [
     ("MemberDown", |k| is_down(k.member(1)), 3, "b is down, last heard 3m20s ago", "orch cluster remove b"),
     (

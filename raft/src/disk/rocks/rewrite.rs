@@ -72,7 +72,7 @@ impl Ranges {
     }
 }
 
-/// What the caller of a rewrite is told after each step; it may wait before it answers, and [`ControlFlow::Break`] ends the
+/// Takes the progress of a rewrite after each step; it may wait before it answers, and [`ControlFlow::Break`] ends the
 /// rewrite.
 pub type Report<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 

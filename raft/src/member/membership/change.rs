@@ -65,7 +65,7 @@ pub enum ChangeError {
     /// The change may or may not have been made; the status tells.
     #[error("outcome unknown: {reason}")]
     Unknown {
-        /// What went wrong: a lost answer, a deadline.
+        /// The failure: a lost answer, a deadline.
         reason: String,
     },
 }

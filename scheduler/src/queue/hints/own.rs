@@ -8,7 +8,7 @@ use crate::queue::pod::{PodShape, Spreading};
 pub(super) fn hint(plugin: Plugin, old: &PodShape, new: &PodShape, kinds: EventKinds) -> Hint {
     match plugin {
         Plugin::PodTopologySpread => spread(old, new, kinds),
-        // What the plugin registered for is all that it looks at.
+        // The plugin has no finer hint than the events it registered for.
         _ => Hint::Queue,
     }
 }

@@ -164,7 +164,7 @@ impl Tls {
 fn measured(queue: &'static str, read: impl FnOnce() -> bool) -> bool {
     let began = Instant::now();
     ::metrics::counter!("workqueue_adds_total", "name" => queue).increment(1);
-    // Who notices the change does the work.
+    // The task that notices the change does the work.
     ::metrics::histogram!("workqueue_queue_duration_seconds", "name" => queue).record(0.0);
     let is_done = read();
     ::metrics::histogram!("workqueue_work_duration_seconds", "name" => queue)

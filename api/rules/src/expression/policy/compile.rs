@@ -68,9 +68,9 @@ pub struct Compiler<'b> {
     brand: &'b Brand,
     types: AdmissionTypes,
     has_params: bool,
-    /// Expressions may name `variables`.
+    /// Whether expressions may name `variables`.
     has_variables: bool,
-    /// Those of mutations.
+    /// Libraries that expressions of mutations have besides the usual ones.
     libraries: Libraries,
     /// Number of variables so far.
     variables: u64,
@@ -95,7 +95,7 @@ impl<'b> Compiler<'b> {
         Compiler { brand, types, has_params, has_variables: true, libraries, variables: 0, scopes }
     }
 
-    /// The same for a policy that declares no variables: there is no `variables` then.
+    /// The compiler of a policy that declares no variables: its expressions cannot name `variables`.
     #[must_use]
     pub fn without_variables(self) -> Compiler<'b> {
         Compiler { has_variables: false, ..self }

@@ -42,7 +42,7 @@ pub enum Matched {
     Yes,
     /// A condition is false, or has no value and the policy is left out then.
     No,
-    /// None is false, and some have no value: the text.
+    /// No condition is false, and some have no value. Holds the text of their errors.
     Failed(String),
 }
 
@@ -50,14 +50,14 @@ static NO_VARIABLES: LazyLock<LazyVariables> =
     LazyLock::new(|| LazyVariables::at(AdmissionVariable::Variables.place()));
 
 impl Conditions {
-    /// Those of a stored webhook, compiled for the first write that it may be sent. One that does not compile is an error of
+    /// The conditions of a stored webhook, compiled for the first write that it may be sent. One that does not compile is an error of
     /// each evaluation.
     pub fn of_webhook(webhook: &Value, brand: &'static Brand) -> Conditions {
         let mut allowance = Allowance::of(POLICY_COMPILE_STEPS_MAX);
         Conditions::compile(webhook, &mut Compiler::validating(brand, false), &mut allowance)
     }
 
-    /// Those of a stored policy.
+    /// The conditions of a stored policy.
     pub(super) fn compile(spec: &Value, compiler: &mut Compiler<'_>, charge: &mut dyn Charge) -> Conditions {
         let conditions = spec.items("matchConditions").iter();
         let compiled = conditions.map(|condition| {
@@ -80,7 +80,7 @@ impl Conditions {
         self.matched_within(input, failure, &mut Budget::of(CONDITIONS_COST_MAX))
     }
 
-    /// The same, with the cost taken from `budget`.
+    /// [`Conditions::matched`], with the cost taken from `budget`.
     ///
     /// # Errors
     /// A question that has to be answered first.

@@ -5,7 +5,7 @@
 //! about, its parameters, and what a violation leads to is `admission::policy`'s in the API. It asks nobody: an evaluation
 //! that needs the answer to a question about rights ends with the question.
 //!
-//! The reference's order and texts: facts/extension.md 5.3, facts/expressions.md 1.3.
+//! Order and texts are the reference's.
 
 mod compile;
 mod conditions;

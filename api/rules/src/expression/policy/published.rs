@@ -1,9 +1,9 @@
 //! Type checking of a validating policy against the published types of the objects that it is about.
 //!
-//! Owns the issues that the status of a policy shows. They change nothing of what the policy does: admission takes objects of any
+//! Owns the issues that the status of a policy shows. A policy with issues is evaluated as any other: admission takes objects of any
 //! type. An expression is checked once for each type of objects, with all variables, and any type of its value will do.
 //!
-//! The reference's environment is another one than that of admission (facts/expressions.md 1.3): objects and parameters have types, and
+//! As in the reference, the environment is another one than that of admission: objects and parameters have types, and
 //! questions about rights have no `requestResource`.
 
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Part {
     }
 }
 
-/// What is wrong with one expression for objects of one type.
+/// The faults of one expression for objects of one type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
     /// The number of the validation.

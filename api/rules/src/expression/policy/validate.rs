@@ -43,7 +43,7 @@ struct Annotated {
     compiled: Compiled,
 }
 
-/// What one validation says, in the order of the policy.
+/// The result of one validation, in the order of the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// The object meets it.
@@ -70,7 +70,7 @@ pub enum Annotation {
     Failed(String),
 }
 
-/// What a policy says of a request.
+/// The verdict of a policy on a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// The conditions hold.
@@ -106,7 +106,7 @@ impl ValidatingPrograms {
         ValidatingPrograms { conditions, variables, validations, annotations: annotations.collect() }
     }
 
-    /// What the policy says.
+    /// The verdict of the policy.
     ///
     /// # Errors
     /// A question about rights that has to be answered first: then the policy is evaluated again.

@@ -34,7 +34,7 @@ pub(super) trait Visitor {
     ) -> Result<Vec<Rule>, Exhausted>;
 }
 
-/// What expressions at a part see.
+/// The values that expressions at a part of a schema see.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     /// The declaration of `self`; `None` of a part without a type of the language.
@@ -145,7 +145,7 @@ impl Names {
     }
 }
 
-/// What a walk over a schema begins with.
+/// The beginning of a walk over a schema.
 pub(super) struct Plan {
     seen: Seen,
     keywords: Keywords,

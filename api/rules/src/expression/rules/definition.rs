@@ -34,7 +34,7 @@ pub struct RuleChecks<'r> {
     pub charge: &'r mut dyn Charge,
 }
 
-/// What a definition is told about its rules.
+/// The report to a definition about its rules.
 struct Report<'r> {
     path: &'r Path,
     is_judged: &'r dyn Fn(&[Value]) -> bool,

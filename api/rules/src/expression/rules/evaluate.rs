@@ -23,7 +23,7 @@ const OUT_OF_BUDGET: &str =
 const MESSAGE_OUT_OF_BUDGET: &str = "messageExpression evaluation failed due to running out of cost budget, no further \
                                      validation rules will be run";
 
-/// What the rules say of an object.
+/// The verdict of the rules on an object.
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// The object is refused for these.

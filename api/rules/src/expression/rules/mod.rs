@@ -74,7 +74,7 @@ struct Rule {
     /// `messageExpression`; may be empty.
     message_expression: Box<str>,
     reason: Reason,
-    /// What comes behind the node's path in errors; empty for the node itself.
+    /// The part of the path behind the node's in errors; empty for the node itself.
     field_path: Box<str>,
     /// `optionalOldSelf`.
     has_optional_old: bool,

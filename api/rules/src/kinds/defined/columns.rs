@@ -68,7 +68,7 @@ impl Columns {
 }
 
 impl CellType {
-    /// The type called `name`. A definition has none of another name; what it might mean is a text.
+    /// The type called `name`. A name that no valid definition has counts as `string`.
     fn of(name: &str) -> CellType {
         match name {
             "integer" => CellType::Integer,

@@ -1,7 +1,7 @@
 //! The resource that a definition describes in one of its versions: names, verbs, sub-resources, columns, selectable fields.
 //!
-//! Owns which fields of a CustomResourceDefinition the interface is made of. It checks nothing: the definition's own kind does,
-//! and what an older one lets through reads as absent. Types are the caller's, so that names are known before any schema is
+//! Owns which fields of a CustomResourceDefinition the interface is made of. It checks nothing: the rules of that
+//! kind do, and malformed members of a definition from before a rule read as absent. Types are the caller's, so that names are known before any schema is
 //! compiled.
 
 use orch_schema::value::Value;

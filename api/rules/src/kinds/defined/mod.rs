@@ -85,7 +85,7 @@ impl DefinedKind {
         DefinedKind { constraints: Some(MakeConstraints(make)), ..self }
     }
 
-    /// The errors of a whole object, behind `errors`. `old`: the one that it replaces.
+    /// `errors`, followed by those of a whole object. `old`: the object that it replaces.
     fn validate(&self, mut errors: FieldErrors, old: Option<&Value>, new: &Value) -> FieldErrors {
         let constraints = self.constraints.as_ref().map(|MakeConstraints(make)| make());
         let scale = || self.scale.as_ref().map(|paths| scaled::validate(new, paths)).unwrap_or_default();
@@ -113,7 +113,7 @@ impl DefinedKind {
         }
     }
 
-    /// The errors of a write of the status, behind `errors`. Rules in expressions are those of the whole object.
+    /// `errors`, followed by those of a write of the status. Rules in expressions are those of the whole object.
     fn validate_status(&self, mut errors: FieldErrors, old: &Value, new: &Value) -> FieldErrors {
         let constraints = self.constraints.as_ref().map(|MakeConstraints(make)| make());
         let scale =

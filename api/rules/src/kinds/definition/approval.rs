@@ -15,7 +15,7 @@ use crate::validate::{FieldError, Path};
 /// The beginning of a value that says that a definition is not approved.
 const UNAPPROVED: &str = "unapproved";
 
-/// What the annotation of a definition says.
+/// The approval that the annotation of a definition states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Approval<'a> {
     Missing,

@@ -48,7 +48,7 @@ pub enum ConditionStatus {
 /// A condition to set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// What it is about.
+    /// Type of the condition.
     pub kind: ConditionType,
     /// Whether it holds.
     pub status: ConditionStatus,

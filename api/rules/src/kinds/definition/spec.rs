@@ -212,7 +212,7 @@ fn validate_list_of_names(names: &Value, field: &str, path: &Path) -> FieldError
     names.filter_map(|(at, name)| joined(&path.index(at), name.as_str().unwrap_or_default())).collect()
 }
 
-/// What all versions have alike.
+/// Checks the members that all versions share.
 fn validate_hoisted(
     judge: &mut Judge<'_>,
     versions: &[Value],

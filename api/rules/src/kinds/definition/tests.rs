@@ -299,7 +299,7 @@ fn defaults_keep_unknown_fields_where_objects_do() {
 }
 
 #[test]
-fn what_structural_schemas_have_no_place_for_is_refused() {
+fn members_without_a_place_in_structural_schemas_are_refused() {
     let with = |name: &str, value: Value| {
         let mut schema = json!({"type": "object"});
         set(&mut schema, name, value);

@@ -1,7 +1,7 @@
 //! Event, one stored object under two spellings: core v1 and events v1.
 //!
 //! The stored form is that of core v1; `convert` maps the other spelling to it and back. Owns the rules of both: core
-//! v1 keeps the tolerance that old clients need, events v1 (spec 2.3) is strict about new events and lets an update
+//! v1 keeps the tolerance that old clients need, events v1 is strict about new events and lets an update
 //! change only the series. Messages use the stored field names, but for the reporting controller.
 
 mod convert;

@@ -65,8 +65,8 @@ pub(super) fn validate_dns(spec: &Value, path: &Path) -> FieldErrors {
     errors
 }
 
-/// What is wrong with a domain in which names are looked up. As names of services in DNS have them, its parts may begin
-/// with a line and have lines within.
+/// The faults of a domain in which names are looked up. Its parts may begin with an underscore and have underscores within, as
+/// the names of services in DNS do.
 fn search_domain_faults(domain: &str) -> Vec<String> {
     let is_edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_label = |label: &str| {

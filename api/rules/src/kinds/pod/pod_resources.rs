@@ -39,7 +39,7 @@ pub(super) fn validate_pod_resources(brand: &Brand, spec: &Value, path: &Path) -
     errors
 }
 
-/// What the containers of a pod take together of `list`, requests or limits: the regular ones and the sidecars at once,
+/// The amounts in `list`, requests or limits, of a pod's containers together: the regular ones and the sidecars at once,
 /// or an init container and the sidecars before it.
 pub(super) fn taken_together<'a>(spec: &'a Value, list: &str) -> Amounts<'a> {
     let mut at_once = Amounts::new();

@@ -113,7 +113,7 @@ impl<S: Store> Look<'_, S> {
             }
         };
         if is_late {
-            // What took all of the time once does not take that of the rest again.
+            // A resource that took all of the time once does not take that of those behind it again.
             if outcome.stopped == began {
                 outcome.stopped = outcome.next.take();
             }

@@ -92,7 +92,7 @@ impl Servers {
                     let collected = resources.iter().filter(|resource| is_collected(resource));
                     collected.map(|resource| resource.text("resource").to_owned()).collect()
                 }
-                // One that was never heard of holds up no owner.
+                // A server that was never heard of holds up no owner.
                 Some(Description::Stale) => known.get(&remote.name).cloned().unwrap_or_default(),
                 // It is being asked for the first time.
                 None => {
@@ -124,7 +124,7 @@ pub(super) async fn begin<S: Store>(client: &Client<S>, holds: &Holds) {
     holds.refresh(!servers.targets.is_empty(), client.store().elapsed());
 }
 
-/// What a leader remembers from look to look.
+/// The memory of a leader from look to look.
 struct Memory {
     /// Where the last look at a server stopped, by the name of its APIService.
     stopped: HashMap<Arc<str>, Place>,

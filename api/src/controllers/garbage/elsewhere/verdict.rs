@@ -35,7 +35,7 @@ enum Owner {
     Orphaning,
     /// It is being deleted in the foreground.
     Waiting,
-    /// Nobody says whether it exists.
+    /// No server says whether the owner exists.
     Unknown,
     /// It does not exist, and nobody has seen its end: it may be yet to come.
     Unseen,
@@ -68,7 +68,7 @@ pub(super) struct Rules<'a> {
     pub(super) servers: &'a HashMap<String, Arc<Remote>>,
 }
 
-/// What is known of owners.
+/// The sources of a verdict: what servers answered about owners, and what was seen of them before.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
     /// Behind a barrier.

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_leader_saw_is_added_to_what_another_did() {
+    fn sightings_of_one_leader_are_added_to_those_of_another() {
         let at = question("v1.x", "n");
         let mut own = Sightings::default();
         own.note(&at, &found("a", ORPHANS), NOW);

@@ -99,7 +99,7 @@ async fn each_parameter_mutates_once() {
 }
 
 #[tokio::test]
-async fn what_a_patch_leaves_has_to_be_an_object_of_the_kind() {
+async fn a_patched_object_has_to_be_one_of_its_kind() {
     let server = Server::new().await;
     let add = "[JSONPatch{op: 'add', path: '/datum', value: 'x'}, JSONPatch{op: 'add', path: '/another', value: 'x'}]";
     let unknown = json!({"failurePolicy": "Ignore", "mutations": [patch(add)]});

@@ -42,7 +42,7 @@ impl Compiled {
         })?
     }
 
-    /// What `read` takes out of the expression's value for the device.
+    /// The result of `read` on the expression's value for the device.
     fn value<T>(&self, device: &DeviceObject, read: impl FnOnce(Val<'_>) -> T) -> Result<T, SelectorError> {
         let program = self.program().map_err(|reason| SelectorError::Compile(reason.to_owned()))?;
         if self.steps(device) > DEVICE_SELECTOR_STEPS_MAX {

@@ -72,7 +72,7 @@ impl Types {
     }
 }
 
-/// What is unique in a list.
+/// The part of items that is unique in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Unique {
     Nothing,

@@ -115,7 +115,7 @@ impl Tables<'_> {
         }
     }
 
-    /// What metadata of an object keep of `value`; `None`: it is none, and the definition should have been refused.
+    /// The part of `value` that the metadata of an object keep; `None`: it is no metadata, and the definition should have been refused.
     fn as_metadata(&self, value: Value) -> Option<Value> {
         let text = value.to_string();
         Some(decode_json(self.base, self.meta, text.as_bytes(), Limits::default()).ok()?.value)

@@ -48,7 +48,7 @@ pub(super) fn fault(metadata: &Value) -> Option<String> {
 }
 
 impl Form {
-    /// What `value` is and what it is to be, where these differ. Null is an absent field.
+    /// The type of `value` and the expected one, where they differ. Null is an absent field.
     fn fault(self, value: &Value) -> Option<(&'static str, String)> {
         let texts = |values: &mut dyn Iterator<Item = &Value>| {
             // once: the values of one field.
@@ -75,7 +75,7 @@ impl Form {
     }
 }
 
-/// What the reference's decoder calls a value.
+/// The word of the reference's decoder for a value's type.
 fn word(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -1,4 +1,4 @@
-//! A slow oracle for what is kept of a value: the rules, written straight on trees of JSON (facts/extension.md 1.4 and 2.2).
+//! A slow oracle for pruning and defaults: both rules of structural schemas, written straight on trees of JSON.
 //!
 //! Owns the comparison of random schemas and values: the decoder and the defaults along the tables make what the oracle makes, tell
 //! of the same unknown fields, and make nothing else of what they made.

@@ -254,7 +254,7 @@ impl<'b> Tables<'b> {
     }
 }
 
-/// What an apply takes as a value of the node `source`, whose type is `ty`.
+/// The values that an apply takes for the node `source`, whose type is `ty`.
 fn applied(source: Source<'_>, ty: &ValueType) -> Applied {
     match (source.type_name(), ty) {
         // Content without a type is taken as it is.

@@ -47,7 +47,7 @@ impl Hindered {
     }
 }
 
-/// What the schemas above say about a schema.
+/// The facts about a schema that the schemas above it state.
 #[derive(Clone, Copy, Debug, Default)]
 struct Surroundings {
     is_root: bool,

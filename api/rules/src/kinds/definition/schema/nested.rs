@@ -60,7 +60,7 @@ pub(super) struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// What narrows the value of `schema`.
+    /// Checks the members of `schema` that narrow its value.
     pub(super) fn value(&mut self, schema: &Value, place: &Place<'_>, exempt: Exempt) {
         if !exempt.any_of {
             self.list(schema, place, "anyOf");
@@ -110,7 +110,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What says something about the structure, and documentation.
+    /// Refuses members about the structure, and documentation.
     fn refuse_structure(&mut self, schema: &Value, place: &Place<'_>) {
         let of = self.extensions;
         for (name, wanted) in [

@@ -131,7 +131,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What narrows the value.
+    /// Checks the members that narrow the value.
     fn value(&mut self, schema: &Value, place: &Place<'_>) {
         let mut walk =
             nested::Walk { extensions: self.extensions, patterns: self.patterns, errors: &mut self.errors };

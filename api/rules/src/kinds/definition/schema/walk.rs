@@ -65,7 +65,7 @@ pub(super) fn is_said(schema: &Value, name: &str) -> bool {
 const UNSUPPORTED: [&str; 7] =
     ["id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"];
 
-/// What the conversion of `schema` to a structural one ends with, in the reference's order; `None` where [`has_unsupported`] finds nothing.
+/// The error that ends the conversion of `schema` to a structural one, in the reference's order; `None` where [`has_unsupported`] finds nothing.
 pub(super) fn first_unsupported(schema: &Value, extensions: &Extensions) -> Option<String> {
     if !schema.is_object() || !count_step() {
         return None;

@@ -1,4 +1,4 @@
-//! The question that the right to a watch is: who asks, by which credential, and for what.
+//! The question whether a watch still has its right: who asks, by which credential, and for what.
 //!
 //! Owns the few texts of a request that authorizers see, so that the parsed request is freed with its answer. Equal questions
 //! have one answer. It asks nothing.

@@ -99,7 +99,7 @@ async fn sweep<S: Store>(ledger: Arc<Ledger>, pipeline: Arc<Pipeline<S>>, stoppi
 
 /// Asks whether the watches of `question` would still be let in, and notes the answer.
 async fn ask<S: Store>(ledger: &Ledger, question: Arc<Question>, pipeline: &Pipeline<S>) {
-    // Those without are never due.
+    // Questions without a credential are never due.
     let Some(credential) = &question.credential else { return };
     let at = pipeline.ambient.now();
     let (answer, error) = match is_held_still(&question, credential, at, pipeline).await {

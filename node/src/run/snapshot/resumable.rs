@@ -1,14 +1,14 @@
 //! States of snapshots whose streams may be taken up again.
 //!
-//! Owns which of them this member keeps, and for how long: while a stream runs, and for a while after it broke, or was handed to its
-//! connection to the end: the connection may lose what it still holds, and nobody tells that it arrived. The state is an immutable root, so keeping it costs the objects that were replaced since: it is
-//! given up early where the member has gone on by many changes.
+//! Owns which states this member keeps, and for how long: while a stream runs, and for two minutes after it broke or its last byte was
+//! handed to the connection, which may still lose bytes. The state is an immutable root, so keeping it costs the objects that were
+//! replaced since: it is given up early where the member has gone on by many changes.
 //!
 //! Streams that two clients began may have one name: those of the held state have no time, and the same header as long as nothing
 //! is applied. They share an entry.
 //!
-//! Invariant: under one name bytes of one state are sent. A name that two different states have is that of no stream that may
-//! be taken up again.
+//! Invariant: under one name bytes of one state are sent. A stream whose name two different states share cannot be taken up
+//! again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -20,39 +20,39 @@ use orch_raft::state::State;
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::store::Handle;
+use super::super::store::Handle;
 
 /// Time for which a state is kept after its stream: longer than a route needs to change, an operator to give the command
 /// again, and a supervisor to start it anew.
 const KEPT_FOR: Duration = Duration::from_secs(120);
 
-/// Changes after which a state is given up: of objects of 2 KiB, those kept only for it have 100 MB.
+/// Changes after which a state is given up. The replaced objects that are kept only for it take 100 MB then, if each has 2 KiB.
 const CHANGES_MAX: u64 = 50_000;
 
 /// States that are kept after their streams: one for each stream that may run. For a further one the oldest is given up, first of
 /// those that were sent to their end.
 const BROKEN_MAX: usize = 2;
 
-/// Between two looks at what is kept.
+/// The time between two looks of the task that gives up old states.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// The state that a snapshot shows, with all that its bytes depend on.
-pub(super) struct Root {
+pub(in crate::run) struct Root {
     /// The header without the contents.
-    pub(super) origin: Header,
-    pub(super) state: Arc<State>,
+    pub(in crate::run) origin: Header,
+    pub(in crate::run) state: Arc<State>,
     /// The member's count of withdrawn states from before this one was taken.
-    pub(super) revocations: u64,
+    pub(in crate::run) revocations: u64,
 }
 
 /// The states that this member keeps, by the names of their streams.
 #[derive(Default)]
-pub(super) struct Kept(Mutex<Roots>);
+pub(in crate::run) struct ResumableStates(Mutex<Roots>);
 
 #[derive(Default)]
 struct Roots {
     by_stream: BTreeMap<String, Entry>,
-    /// A task looks at them.
+    /// Whether the task runs that gives up old states.
     is_watched: bool,
 }
 
@@ -70,8 +70,8 @@ struct Entry {
 }
 
 /// A stream under way. Dropping it tells that it broke.
-pub(super) struct Streaming {
-    kept: Arc<Kept>,
+pub(in crate::run) struct Streaming {
+    kept: Arc<ResumableStates>,
     stream: String,
     /// The state that it sends.
     root: Arc<Root>,
@@ -79,12 +79,12 @@ pub(super) struct Streaming {
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Kept {
+impl ResumableStates {
     /// Keeps `root`, of which a stream begins.
     ///
     /// # Errors
     /// The header is over its limit.
-    pub(super) fn begin(
+    pub(in crate::run) fn begin(
         self: &Arc<Self>,
         root: Arc<Root>,
         permit: OwnedSemaphorePermit,
@@ -107,7 +107,7 @@ impl Kept {
     }
 
     /// The state of a stream that is taken up again, if it is still kept.
-    pub(super) fn resume(
+    pub(in crate::run) fn resume(
         self: &Arc<Self>,
         stream: &str,
         permit: OwnedSemaphorePermit,
@@ -122,7 +122,7 @@ impl Kept {
     }
 
     /// Gives up what was kept for long enough, until nothing is left. One task does so, which the first stream starts.
-    pub(super) fn watch(self: &Arc<Self>, handle: &Handle) {
+    pub(in crate::run) fn watch(self: &Arc<Self>, handle: &Handle) {
         if !std::mem::replace(&mut self.0.lock().is_watched, true) {
             tokio::spawn(give_up(Arc::downgrade(self), handle.clone()));
         }
@@ -146,7 +146,7 @@ fn is_same_state(one: &Root, other: &Root) -> bool {
     Arc::ptr_eq(&one.state, &other.state) || one.state.fingerprint() == other.state.fingerprint()
 }
 
-async fn give_up(kept: Weak<Kept>, handle: Handle) {
+async fn give_up(kept: Weak<ResumableStates>, handle: Handle) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let Some(kept) = kept.upgrade() else { return };
@@ -172,17 +172,17 @@ impl Roots {
 
 impl Streaming {
     /// The name of the stream.
-    pub(super) fn stream(&self) -> &str {
+    pub(in crate::run) fn stream(&self) -> &str {
         &self.stream
     }
 
     /// Tells that the connection was given the last byte.
-    pub(super) fn end(mut self) {
+    pub(in crate::run) fn end(mut self) {
         self.is_whole = true;
     }
 
     /// Tells that the state may not be sent again. A later state of the same name can be.
-    pub(super) fn withdraw(self) {
+    pub(in crate::run) fn withdraw(self) {
         let mut roots = self.kept.0.lock();
         if let Some(entry) = roots.by_stream.get_mut(&self.stream)
             && entry.root.as_ref().is_some_and(|root| Arc::ptr_eq(root, &self.root))
@@ -233,7 +233,7 @@ mod tests {
     }
 
     /// A registry, and permits without an end.
-    fn kept() -> (Arc<Kept>, impl Fn() -> OwnedSemaphorePermit) {
+    fn kept() -> (Arc<ResumableStates>, impl Fn() -> OwnedSemaphorePermit) {
         let permits = Arc::new(Semaphore::new(100));
         (Arc::default(), move || permits.clone().try_acquire_owned().unwrap())
     }

@@ -32,12 +32,12 @@ pub(in crate::http) struct Ledger(Mutex<Table>);
 struct Table {
     /// Number of the newest watch or turn.
     newest: u64,
-    /// Each with the number of questions that share it.
+    /// The credentials, each with the number of questions that share it.
     credentials: Keyed<Arc<Credential>, usize>,
     questions: Keyed<Arc<Question>, Held>,
     /// Questions by their turns.
     turns: BTreeMap<Turn, Arc<Question>>,
-    /// A task asks the questions.
+    /// Whether a task asks the questions.
     is_swept: bool,
 }
 
@@ -52,7 +52,7 @@ struct Held {
     turn: Option<Turn>,
     /// When it was asked first without an answer since.
     undecided_since: Option<Timestamp>,
-    /// A watch was let in with this question while it was asked.
+    /// Whether a watch was let in with this question while it was asked.
     has_joined: bool,
 }
 

@@ -250,7 +250,7 @@ async fn questions_that_wait_for_another_server_are_bounded_and_hold_up_no_other
 
 /// A node holds a hundred thousand watches.
 #[test]
-fn what_is_kept_for_a_watch_is_small() {
+fn the_right_of_a_watch_takes_a_hundred_and_twelve_bytes_at_most() {
     let bytes = size_of::<Question>() + size_of::<Right>();
     assert!(bytes <= 112, "{bytes} bytes");
 }
