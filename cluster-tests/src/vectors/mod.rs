@@ -15,6 +15,7 @@ mod pick;
 mod replay;
 mod scenario;
 mod servers;
+mod spelling;
 mod watches;
 
 use std::collections::BTreeMap;

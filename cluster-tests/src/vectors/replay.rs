@@ -20,6 +20,7 @@ use super::expected::expected;
 use super::normalize::normalize;
 use super::pick::{find, is_awaited, trimmed};
 use super::servers::Servers;
+use super::spelling::spelled;
 use super::watches::OpenWatch;
 use crate::client::{Client, Response};
 
@@ -314,7 +315,7 @@ fn body(step: &Map<String, Value>) -> Result<(Bytes, bool)> {
         Some(Value::Object(fields)) if fields.contains_key("$base64") => {
             (Bytes::from(STANDARD.decode(fields["$base64"].as_str().unwrap_or_default())?), false)
         }
-        Some(document) => (Bytes::from(serde_json::to_vec(document)?), true),
+        Some(document) => (spelled(document)?, true),
     })
 }
 
