@@ -6,6 +6,7 @@
 
 mod buckets;
 pub mod catalog;
+mod lives;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use orch_api::metrics::Exposition;
 use tokio_util::sync::CancellationToken;
 
 use self::catalog::{CATALOG, Kind};
+pub(crate) use self::lives::Life;
 
 /// Time between two passes over the histograms, which keep single values until then: five for each request, at 100,000
 /// requests a second four megabytes.
@@ -84,6 +86,7 @@ struct Page {
 impl Exposition for Page {
     fn render(&self) -> String {
         let mut text = self.handle.as_ref().map(PrometheusHandle::render).unwrap_or_default();
+        lives::write(&mut text);
         orch_serving::process::write_series(&mut text, &|_| true);
         if let Some(source) = &self.source {
             source.write(&mut text);

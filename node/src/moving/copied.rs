@@ -3,10 +3,11 @@
 //! Owns the answer to three questions: whether the owners of an object are at the target, which objects are to be removed because the
 //! source has them no more, and which are to be tried again. It takes about 200 bytes an object.
 //!
-//! Invariant: `dependents` holds a place for each owner that the object there names, and no other: it does not grow with changes.
+//! Invariant: `dependents` holds a place for each owner that the object there names at the source or at the target. It does not grow with
+//! changes: what a state named that was overwritten counts until the target has a later one.
 //! Invariant: a place keeps its uid until the object is removed, also where the target refused it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::kinds::{Kind, is_definitions_id};
 use super::owners::Owner;
@@ -54,6 +55,8 @@ pub(super) struct Copied {
     barred: HashMap<String, Barred>,
     /// By the uid of an object: the uids of its owners. Objects without owners are not in it.
     owners: HashMap<String, Vec<String>>,
+    /// By the uid of an object: owners that it does not name any more, though the target may still have a state that does.
+    former: HashMap<String, BTreeSet<String>>,
     /// By the uid of an owner: the objects that name it.
     dependents: HashMap<String, HashSet<Place>>,
     /// Kinds whose list was copied to its end, and the version of that list or of the last change after it.
@@ -66,6 +69,10 @@ pub(super) struct Copied {
     ending: HashSet<String>,
     /// Uids of owners that the source does not have either.
     absent: HashSet<String>,
+    /// By the uid of an object that is being removed at the target: the number of its removal.
+    going: HashMap<String, u64>,
+    /// Removals that were begun.
+    removals: u64,
     /// Changes were followed since everything was listed.
     is_followed: bool,
 }
@@ -87,7 +94,9 @@ impl Copied {
         if self.has_owners(uid, owners) {
             return;
         }
-        self.release((kind, place), uid);
+        if let Some(named) = self.owners.remove(uid) {
+            self.former.entry(uid.to_owned()).or_default().extend(named);
+        }
         for owner in owners {
             let at = (kind.to_owned(), place.to_owned());
             self.dependents.entry(owner.clone()).or_default().insert(at);
@@ -103,15 +112,53 @@ impl Copied {
     }
 
     /// Takes the object at `place` off the lists of its owners.
-    fn release(&mut self, (kind, place): (&str, &str), uid: &str) {
-        for owner in self.owners.remove(uid).unwrap_or_default() {
-            if let Some(dependents) = self.dependents.get_mut(&owner) {
-                dependents.remove(&(kind.to_owned(), place.to_owned()));
-                if dependents.is_empty() {
-                    self.dependents.remove(&owner);
-                }
+    fn release(&mut self, at: (&str, &str), uid: &str) {
+        let named = self.owners.remove(uid).unwrap_or_default();
+        let former = self.former.remove(uid).unwrap_or_default();
+        named.into_iter().chain(former).for_each(|owner| self.unlink(at, &owner));
+    }
+
+    fn unlink(&mut self, (kind, place): (&str, &str), owner: &str) {
+        if let Some(dependents) = self.dependents.get_mut(owner) {
+            dependents.remove(&(kind.to_owned(), place.to_owned()));
+            if dependents.is_empty() {
+                self.dependents.remove(owner);
             }
         }
+    }
+
+    /// Notes that the target has the state of the object that names these owners; returns whether it had refused the object.
+    pub(super) fn note_arrived(&mut self, at: (&str, &str), uid: &str, owners: &[String]) -> bool {
+        // Where a later state was noted meanwhile, its arrival ends what the ones before it named.
+        if self.has_owners(uid, owners) {
+            let mut former = self.former.remove(uid).unwrap_or_default();
+            for owner in owners {
+                former.remove(owner);
+            }
+            former.iter().for_each(|owner| self.unlink(at, owner));
+        }
+        self.note_present(at, uid)
+    }
+
+    /// Notes that the removal of the object of `uid` begins, which the source has no more.
+    pub(super) fn begin_removal(&mut self, uid: &str) {
+        self.removals += 1;
+        self.going.insert(uid.to_owned(), self.removals);
+    }
+
+    /// Notes that the removal of the object of `uid` has ended, or was given up.
+    pub(super) fn end_removal(&mut self, uid: &str) {
+        self.going.remove(uid);
+    }
+
+    /// The number of removals that were begun.
+    pub(super) fn removals(&self) -> u64 {
+        self.removals
+    }
+
+    /// Whether the removal of one of `owners` goes on, and was begun after `removals` ones.
+    pub(super) fn are_going_since(&self, owners: &[Owner], removals: u64) -> bool {
+        owners.iter().any(|owner| self.going.get(&owner.uid).is_some_and(|number| *number > removals))
     }
 
     /// Notes that the target has the object; returns whether it had refused it.
@@ -218,13 +265,18 @@ impl Copied {
         self.dependents.get(uid).into_iter().flatten().cloned().collect()
     }
 
+    /// Whether each of `owners` is at the target, and stays there.
     pub(super) fn are_present(&self, owners: &[Owner]) -> bool {
-        owners.iter().all(|owner| self.present.contains(&owner.uid))
+        owners.iter().all(|owner| self.stays(&owner.uid))
+    }
+
+    fn stays(&self, uid: &str) -> bool {
+        self.present.contains(uid) && !self.going.contains_key(uid)
     }
 
     /// Whether each of `owners` is at the target, or the source does not have it either.
     pub(super) fn are_settled(&self, owners: &[Owner]) -> bool {
-        owners.iter().all(|owner| self.present.contains(&owner.uid) || self.absent.contains(&owner.uid))
+        owners.iter().all(|owner| self.stays(&owner.uid) || self.absent.contains(&owner.uid))
     }
 
     /// Those of `owners` of which it is not known whether the source has them.
@@ -297,6 +349,7 @@ impl Copied {
         self.undeclared.clear();
         self.ending.clear();
         self.absent.clear();
+        self.going.clear();
         self.barred.retain(|_, barred| *barred == Barred::Refused);
     }
 
@@ -378,10 +431,30 @@ mod tests {
         }
         assert_eq!(copied.dependents("u-x").len(), 2);
         copied.expect(("b", "n/z"), "u-z", &uids(&["u-w"]));
+        assert_eq!(copied.dependents("u-x").len(), 2, "the target may still have it so");
+        copied.note_arrived(("b", "n/z"), "u-z", &uids(&["u-x"]));
+        assert_eq!(copied.dependents("u-x").len(), 2, "an earlier state has arrived");
+        copied.note_arrived(("b", "n/z"), "u-z", &uids(&["u-w"]));
         assert_eq!(copied.dependents("u-x"), [("b".to_owned(), "n/y".to_owned())]);
+        assert_eq!(copied.dependents("u-w").len(), 1);
+        copied.expect(("b", "n/z"), "u-z", &[]);
         copied.expect(("b", "n/y"), "u-other", &[]);
         copied.remove(("b", "n/z"));
-        assert!(copied.dependents.is_empty() && copied.owners.is_empty());
+        assert!(copied.dependents.is_empty() && copied.owners.is_empty() && copied.former.is_empty());
+    }
+
+    #[test]
+    fn an_owner_that_is_being_removed_is_nothing_to_hang_on() {
+        let mut copied = Copied::default();
+        copied.expect(("a", "n/x"), "u-x", &[]);
+        copied.note_present(("a", "n/x"), "u-x");
+        let (of_x, before) = (owners(&["u-x"]), copied.removals());
+        assert!(copied.are_present(&of_x) && !copied.are_going_since(&of_x, before));
+        copied.begin_removal("u-x");
+        assert!(!copied.are_present(&of_x) && !copied.are_settled(&of_x));
+        assert!(copied.are_going_since(&of_x, before) && !copied.are_going_since(&of_x, copied.removals()));
+        copied.end_removal("u-x");
+        assert!(copied.are_present(&of_x), "the target has refused it");
     }
 
     #[test]

@@ -58,6 +58,9 @@ impl<'o, W: Write> Progress<'o, W> {
 struct Lists<'k> {
     kind: &'k Kind,
     id: String,
+    /// The version up to which an earlier run has copied the kind; `None` also where versions are no numbers, as those of every server
+    /// of today are.
+    since: Option<u64>,
     /// Objects that waited before this kind.
     before: usize,
     /// Places of the objects of the list that move.
@@ -155,8 +158,8 @@ impl Move<'_> {
         Ok(())
     }
 
-    /// Copies the objects of one kind; where that was done, those that the target refused then. Those whose owners come later go to
-    /// `waiting`.
+    /// Copies the objects of one kind; where an earlier run has done that, those that the source has changed since, and those that the
+    /// target refused. Those whose owners come later go to `waiting`.
     pub(super) async fn copy_kind<W: Write>(
         &self,
         kind: &Kind,
@@ -164,11 +167,9 @@ impl Move<'_> {
         progress: &mut Progress<'_, W>,
     ) -> anyhow::Result<()> {
         let id = kind.id();
-        if self.copied.lock().version(&id).is_some() {
-            return self.retry_refused(kind, waiting).await;
-        }
         let before = waiting.len();
-        let mut lists = Lists { kind, id, before, listed: HashSet::new(), sent: HashMap::new() };
+        let since = self.copied.lock().version(&id).and_then(|version| version.parse().ok());
+        let mut lists = Lists { kind, id, since, before, listed: HashSet::new(), sent: HashMap::new() };
         for _ in 0..=RESTARTS_MAX {
             let version = match self.copy_list(&mut lists, waiting, progress).await? {
                 Listed::Whole(version) => version,
@@ -204,19 +205,24 @@ impl Move<'_> {
             let items = page.items.into_iter().filter(|item| self.is_moving(kind, &lists.id, item));
             let items: Vec<Value> = items.collect();
             lists.listed.extend(items.iter().map(place_of));
-            let is_new = |item: &Value| lists.sent.get(&place_of(item)) != Some(&version_of(item));
+            let is_new = |item: &Value| {
+                lists.sent.get(&place_of(item)) != Some(&version_of(item))
+                    && !self.has_been_copied(lists, item)
+            };
             let items = items.into_iter().filter(is_new).collect();
             let ready = self.ready(kind, items, waiting);
             let sent: Vec<(String, String)> =
                 ready.iter().map(|item| (place_of(item), version_of(item))).collect();
-            self.send(kind, &lists.id, ready).await?;
+            let late = self.send(kind, &lists.id, ready).await?;
+            let read_again: HashSet<&str> = late.iter().map(|later| later.place.as_str()).collect();
             let copied = self.copied.lock();
             let is_there = |at: &(String, String)| {
                 let refused = copied.refusals().contains_key(&(lists.id.clone(), at.0.clone()));
-                !refused && copied.is_present_at((&lists.id, &at.0))
+                !refused && !read_again.contains(at.0.as_str()) && copied.is_present_at((&lists.id, &at.0))
             };
             lists.sent.extend(sent.into_iter().filter(is_there));
             drop(copied);
+            waiting.extend(late);
             progress.tell(|| format!("{} objects copied; at {}", self.report.lock().total(), lists.id))?;
             if page.next.is_empty() {
                 return Ok(if page.is_torn { Listed::Torn } else { Listed::Whole(page.version) });
@@ -225,27 +231,16 @@ impl Move<'_> {
         Ok(Listed::Unserved)
     }
 
-    /// Tries the objects of a kind again that the target refused in an earlier run.
-    async fn retry_refused(&self, kind: &Kind, waiting: &mut Vec<Waiting>) -> anyhow::Result<()> {
-        let (id, refused) = (kind.id(), self.copied.lock().refused_of(&kind.id()));
-        for places in refused.chunks(UNDER_WAY_MAX) {
-            let reads = places.iter().map(|place| async move {
-                let object = self.source.document(&kind.path_of(place)).await?;
-                anyhow::Ok((place, object))
-            });
-            let read: Vec<_> = stream::iter(reads).buffer_unordered(UNDER_WAY_MAX).try_collect().await?;
-            let mut objects = Vec::new();
-            for (place, object) in read {
-                match object {
-                    Some(object) => objects.push(object),
-                    None => self.apply_removal(kind, &id, place).await?,
-                }
-            }
-            objects.retain(|object| self.is_moving(kind, &id, object));
-            let ready = self.ready(kind, objects, waiting);
-            self.send(kind, &id, ready).await?;
+    /// Whether an earlier run has copied `item`, and the source has not changed it since.
+    fn has_been_copied(&self, lists: &Lists<'_>, item: &Value) -> bool {
+        let is_of_then = |since: u64| version_of(item).parse::<u64>().is_ok_and(|version| version <= since);
+        if !lists.since.is_some_and(is_of_then) {
+            return false;
         }
-        Ok(())
+        let (copied, place) = (self.copied.lock(), place_of(item));
+        let at = (lists.id.as_str(), place.as_str());
+        let is_refused = copied.refusals().contains_key(&(lists.id.clone(), place.clone()));
+        copied.has_at(at, uid_of(item)) && copied.is_present_at(at) && !is_refused
     }
 
     /// Notes that everything of the kind up to `version` is copied.

@@ -15,7 +15,6 @@ use super::Move;
 use super::copy::{Survey, is_namespaces};
 use super::kinds::{Kind, definitions_id, place_of};
 use super::owners::Owner;
-use super::sending::Owners;
 use super::waiting::{Found, Pending, Waiting};
 use crate::admin::open_stream;
 
@@ -126,11 +125,13 @@ impl Move<'_> {
         if self.wait_for_home(kind, later.namespace()).await? == Home::Gone {
             return Ok(());
         }
-        if self.have_owners_come(&later.owners, later.namespace()).await? {
-            self.send_object(kind, id, object, Owners::Kept).await?;
-            self.copy_later_ones().await?;
-        } else {
-            self.copy_waiting(vec![later], Pending::Nothing).await?;
+        let have_come = self.have_owners_come(&later.owners, later.namespace()).await?;
+        // An owner that is absent at the source, too, may be one that the object has left behind since.
+        let is_current = have_come && self.copied.lock().are_present(&later.owners);
+        let late = if is_current { self.send_object(kind, id, object).await? } else { Some(later) };
+        match late {
+            None => self.copy_later_ones().await?,
+            Some(later) => self.copy_waiting(vec![later], Pending::Nothing).await?,
         }
         if id == definitions_id(self.brand) {
             self.is_declared.notify_one();

@@ -9,6 +9,7 @@
 //! An object of the target that this move has not brought is never removed by it, but for those that give way.
 //!
 //! Invariant: an object is copied after its owners, because the target's garbage collector removes objects whose owners are gone.
+//! Invariant: an owner is removed at the target after its dependents are there as the source has them.
 //! Invariant: what was copied stands in the state file before it is sent, so that a later run finds what it has to remove.
 //! Invariant: what the target refused stands there, too: the exit code is 3 until the target has it, or the source has it no more.
 
@@ -30,6 +31,7 @@ mod stops;
 mod target;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,6 +55,7 @@ use self::owners::Owner;
 use self::report::Report;
 use self::servers::Pool;
 use self::stops::Stops;
+use self::turns::Turns;
 use self::waiting::Waiting;
 use crate::admin::{Access, Call};
 use crate::cli::ImportArgs;
@@ -72,6 +75,8 @@ struct Move<'a> {
     copied: Mutex<Copied>,
     journal: Mutex<Journal>,
     report: Mutex<Report>,
+    /// Who writes to which place of the target.
+    turns: Turns,
     /// Objects to be copied as they are then: what they need was not at the target when another one was removed.
     later: Mutex<BTreeMap<Place, Waiting>>,
     /// Wakes the search for new kinds.
@@ -173,6 +178,7 @@ impl<'a> Move<'a> {
             copied: Mutex::new(copied),
             journal: Mutex::new(journal),
             report: Mutex::default(),
+            turns: Turns::default(),
             later: Mutex::default(),
             is_declared: Notify::new(),
             is_undeclared: Notify::new(),

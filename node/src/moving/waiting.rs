@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::bail;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use orch_proto::Brand;
 use serde_json::Value;
@@ -21,7 +20,7 @@ use super::{Move, left_out};
 /// An object whose owners, or whose namespace, come later.
 pub(super) struct Waiting {
     kind: Kind,
-    place: String,
+    pub(super) place: String,
     pub(super) uid: String,
     pub(super) owners: Vec<Owner>,
 }
@@ -202,14 +201,23 @@ impl Move<'_> {
             self.refuse((&id, place), &later.uid, reason.to_owned())?;
             return Ok(None);
         }
-        let Some(object) = self.source.document(&kind.path_of(place)).await? else {
+        let mut turn = self.turns.take((&id, place)).await;
+        let mut newest = self.newest(kind, &id, place).await?;
+        if let Some((_, now)) = &newest
+            && self.has_other_at((&id, place), &now.uid)
+        {
+            drop(turn);
+            if self.make_way(kind, &id, place, &now.uid).await? == Way::Newer {
+                return Ok(None);
+            }
+            turn = self.turns.take((&id, place)).await;
+            newest = self.newest(kind, &id, place).await?;
+        }
+        let Some((object, now)) = newest else {
+            drop(turn);
             self.apply_removal(kind, &id, place).await?;
             return Ok(None);
         };
-        if !object["metadata"]["uid"].is_string() {
-            bail!("the source answers {} with no object", kind.path_of(place));
-        }
-        let now = Waiting::of(self.brand, kind, &object);
         let is_settled = self.copied.lock().are_settled(&now.owners);
         if owners == Owners::Kept && now.owners != later.owners && !is_settled {
             return Ok(Some(now));
@@ -218,11 +226,12 @@ impl Move<'_> {
             account_of(self.brand, &object).filter(|_| left_out::is_token(self.brand, kind, &object));
         if account.is_some_and(|account| self.copied.lock().is_absent(&account.uid)) {
             // The source is about to delete it, and the target would.
+            drop(turn);
             self.report.lock().left_out(&id, "the service account of its token is not at the source");
             self.apply_removal(kind, &id, place).await?;
             return Ok(None);
         }
-        self.send_object(kind, &id, object, owners).await?;
+        self.send_in_turn(&turn, kind, object, owners).await?;
         Ok(None)
     }
 }

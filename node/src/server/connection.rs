@@ -33,6 +33,7 @@ use super::tunnel::TunnelSlot;
 use super::turns::{Turns, Writers};
 use super::validity::{Ending, Validity};
 use super::visitor::{Answers, Visitor};
+use crate::metrics::Life;
 use crate::tls::Tls;
 
 /// Holder of the connections of all front proxies.
@@ -110,6 +111,9 @@ pub(super) async fn serve_tls<S: Answers>(
     let identified = settings.clients.identify(session.peer_certificates(), SystemTime::now());
     let is_front_proxy = identified.as_ref().is_some_and(|identified| identified.is_front_proxy);
     let validity = Validity::of(session, identified.as_ref());
+    // A front proxy's certificate stands for its users, whose requests bring their own names.
+    let users = identified.as_ref().filter(|_| !is_front_proxy);
+    let life = users.and_then(|identified| identified.left).map(Life::new);
     let ends = Validity::ended(validity, tls, settings.clients.clone());
     let certificate = identified.map(|identified| identified.certificate);
     let is_known = match &certificate {
@@ -127,7 +131,7 @@ pub(super) async fn serve_tls<S: Answers>(
         _ => false,
     };
     let peer = Arc::new(Peer { address, certificate, local_admin: false, is_front_proxy });
-    let (manner, from) = (Manner { version, is_known }, (peer, None, tunnel));
+    let (manner, from) = (Manner { version, is_known }, (peer, None, tunnel, life));
     if version == Version::Two {
         let (stream, gatherer) = gathered(stream);
         let send = move |cx: &mut Context<'_>, company| gatherer.poll_send(cx, company);
@@ -202,7 +206,7 @@ async fn serve_local<S: Answers>(
     let stream = Turns::new(Stall::new(stream, limits::STALL_MAX).sparing(tunnel.clone()), &terms.writers);
     let peer = Arc::new(Peer { address, certificate: None, local_admin: true, is_front_proxy: false });
     let manner = Manner { version: Version::Either, is_known: true };
-    let from = (peer, Some(door), tunnel);
+    let from = (peer, Some(door), tunnel, None);
     serve_http(stream, sends_itself, manner, from, service, terms, std::future::pending()).await
 }
 
@@ -221,7 +225,7 @@ fn serve_http<S: Answers>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     mut poll_send: impl FnMut(&mut Context<'_>, Company) -> Poll<io::Result<()>> + Send,
     manner: Manner,
-    (peer, door, tunnel): (Arc<Peer>, Option<Door>, TunnelSlot),
+    (peer, door, tunnel, life): (Arc<Peer>, Option<Door>, TunnelSlot, Option<Life>),
     service: S,
     terms: Terms,
     ends: impl Future<Output = Ending> + Send,
@@ -230,7 +234,7 @@ fn serve_http<S: Answers>(
     let mut streams = Streams::default();
     let load = Arc::new(Load::new(Arc::clone(&place), room));
     let pacing = Pacing::new(waits, load, Arc::clone(streams.slice()));
-    let visitor = Arc::new(Visitor::new(peer, door, place, manner.is_known, pacing.clone(), tunnel));
+    let visitor = Arc::new(Visitor::new((peer, life), door, place, manner.is_known, pacing.clone(), tunnel));
     let asking = Arc::clone(&visitor);
     // In a box that is freed with the answer: the task of an HTTP/2 stream lasts as long as its body, for a watch a day.
     let answer = service_fn(move |request| Box::pin(Arc::clone(&asking).answer(service.clone(), request)));

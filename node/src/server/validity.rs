@@ -1,28 +1,17 @@
 //! Validity of a connection's client certificate, while the connection lasts.
 //!
-//! Owns the timer of its expiry, judging it again after each reload that changed an authority or a revocation list, and the metric of
-//! remaining lives.
+//! Owns the timer of its expiry, and judging it again after each reload that changed an authority or a revocation list.
 //! A certificate that identified nobody is not judged again: its client makes a new connection.
 
 use std::pin::pin;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use metrics::{Histogram, histogram};
 use rustls::pki_types::CertificateDer;
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use super::limits;
 use crate::tls::{CertificateRoles, ClientAuthorities, Identified, Tls};
-
-/// How often the remaining life of an open connection's certificate is observed again: alerts look at the last five minutes, in which a
-/// connection that lasts for days would not be seen. The reference observes each request.
-const OBSERVED_EVERY: Duration = Duration::from_secs(240);
-
-/// Remaining life of the certificates that clients identify themselves with, in seconds.
-static EXPIRATION: LazyLock<Histogram> =
-    LazyLock::new(|| histogram!("apiserver_client_certificate_expiration_seconds"));
 
 /// End of a certificate's validity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,17 +49,10 @@ impl Validity {
         mut clients: ClientAuthorities,
     ) -> Ending {
         let Some(Validity { left, chain, roles }) = validity else { return std::future::pending().await };
-        let began = Instant::now();
         let mut expired = pin!(tokio::time::sleep(left.min(limits::IDENTITY_MAX)));
-        // At once, and from then on.
-        let mut observed = tokio::time::interval(OBSERVED_EVERY);
         loop {
             let is_open = tokio::select! {
                 () = expired.as_mut() => return Ending::Expired,
-                now = observed.tick() => {
-                    EXPIRATION.record(left.saturating_sub(now.duration_since(began)).as_secs_f64());
-                    continue;
-                }
                 changed = reloads.changed() => changed.is_ok(),
             };
             if !is_open {

@@ -22,6 +22,7 @@ use super::loopback::Door;
 use super::pace::{Paced, Pacing};
 use super::places::Place;
 use super::tunnel::TunnelSlot;
+use crate::metrics::Life;
 
 /// The text of a 429 for want of memory ([`super::load`]).
 const NO_ROOM: &str = "too many requests under way, or too many responses that are not taken\n";
@@ -48,6 +49,8 @@ impl<S> Answers for S where
 /// The state of a connection, shared by its requests.
 pub(super) struct Visitor {
     peer: Arc<Peer>,
+    /// Of the certificate that it presented.
+    life: Option<Life>,
     /// The listener without credentials that accepted it; `None` over TLS.
     door: Option<Door>,
     place: Arc<Place>,
@@ -67,7 +70,7 @@ struct Standing {
 impl Visitor {
     /// A connection of `peer` that holds `place`. `is_known`: the connection itself has credentials.
     pub(super) fn new(
-        peer: Arc<Peer>,
+        (peer, life): (Arc<Peer>, Option<Life>),
         door: Option<Door>,
         place: Arc<Place>,
         is_known: bool,
@@ -85,7 +88,7 @@ impl Visitor {
                 }
             })
         };
-        Visitor { peer, door, place, standing, admission, pacing, tunnel }
+        Visitor { peer, life, door, place, standing, admission, pacing, tunnel }
     }
 
     /// Its place among all connections.
@@ -120,6 +123,9 @@ impl Visitor {
         let Some(weight) = self.pacing.load().try_add(request_bytes(&request)) else {
             return Ok(self.pacing.around_refusal(too_many(NO_ROOM), under_way));
         };
+        if let Some(life) = &self.life {
+            life.observe();
+        }
         request.extensions_mut().insert(Arc::clone(&self.peer));
         request.extensions_mut().insert(self.admission.clone());
         if request.version() < Version::HTTP_2 {

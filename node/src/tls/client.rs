@@ -57,6 +57,8 @@ pub struct Identified {
     pub is_front_proxy: bool,
     /// How long it stays valid. `None` for an invalid certificate.
     pub valid_for: Option<Duration>,
+    /// How long it lasts by its own word, whoever signed it: zero once it has ended. `None` for one that cannot be read.
+    pub left: Option<Duration>,
 }
 
 impl Identified {
@@ -120,7 +122,12 @@ impl ClientAuthorities {
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         if self.scoped.name_one_of(std::iter::once(end).chain(intermediates)) {
             let certificate = Err(CertificateError("certificate revoked".to_owned()));
-            return Some(Identified { certificate, is_front_proxy: false, valid_for: None });
+            return Some(Identified {
+                certificate,
+                is_front_proxy: false,
+                valid_for: None,
+                left: left(end, since),
+            });
         }
         let verify = |verifier: &Arc<dyn ClientCertVerifier>| {
             let now = UnixTime::since_unix_epoch(since);
@@ -139,7 +146,8 @@ impl ClientAuthorities {
             Ok((certificate, valid_for)) => (Ok(certificate), Some(valid_for)),
             Err(fault) => (Err(CertificateError(fault)), proxy_valid_for),
         };
-        Some(Identified { certificate, is_front_proxy, valid_for })
+        let left = valid_for.or_else(|| left(end, since));
+        Some(Identified { certificate, is_front_proxy, valid_for, left })
     }
 }
 
@@ -172,6 +180,11 @@ fn hash_roots(hash: &mut Sha256, roots: &RootCertStore) {
     }
     // Separates the sets: a root moved from one to the other changes the hash.
     hash.update([0]);
+}
+
+/// How long `certificate` lasts at `since` the Unix epoch, by its own word.
+fn left(certificate: &CertificateDer<'_>, since: Duration) -> Option<Duration> {
+    Subject::of(certificate).ok().map(|subject| subject.not_after.saturating_sub(since))
 }
 
 /// Reads a verified certificate's subject, and how long it stays valid at `since` the Unix epoch.

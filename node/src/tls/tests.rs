@@ -182,6 +182,9 @@ fn client_certificates_are_judged_by_authority_purpose_and_time() {
     let late = SystemTime::now() + StdDuration::from_secs(400 * 24 * 3600);
     let fault = identify(&admin, late).certificate.unwrap_err().to_string();
     assert!(fault.contains("expired"), "{fault}");
+    assert_eq!(identify(&admin, late).left, Some(StdDuration::ZERO));
+    let foreign = identify(&stranger, SystemTime::now());
+    assert!(foreign.valid_for.is_none() && foreign.left.unwrap() > StdDuration::from_secs(364 * 24 * 3600));
     assert!(clients.identify(None, SystemTime::now()).is_none());
     assert!(clients.identify(Some(&[]), SystemTime::now()).is_none());
 }

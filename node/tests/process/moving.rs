@@ -4,7 +4,7 @@
 
 mod gaps;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -391,6 +391,9 @@ async fn a_move_that_is_killed_twice_ends_equal_and_follows_what_changes() {
     let tokens = [token(&mut source, "default").await, token(&mut source, "o0").await];
     let lists = lists(&mut source).await;
     assert!(lists.len() > 60, "{lists:?}");
+    let objects = source.objects(&lists).await;
+    let kinds: BTreeSet<&str> = objects.keys().filter_map(|name| name.split(' ').next()).collect();
+    assert!(objects.len() >= count && kinds.len() >= 40, "{} objects of {kinds:?}", objects.len());
 
     let before = target.get("/orch/v1/cluster").await["applied"].clone();
     let tried = import(&source, &target, &state, &["--dry-run"]).output().unwrap();

@@ -344,3 +344,29 @@ async fn an_export_of_a_list_that_begins_anew_writes_each_object_once() {
     assert_eq!(out.matches("\nkind: ").count(), 52, "{out}");
     assert!(report.contains("52 objects written") && report.contains("pods: 1 left out"), "{report}");
 }
+
+#[tokio::test]
+async fn a_later_run_copies_what_has_changed_in_kinds_that_were_done_and_nothing_else() {
+    let clusters = Clusters::start().await;
+    let (source, target) = (&clusters.source, &clusters.target);
+    for name in ["changed", "gone", "kept", "renewed"] {
+        source.put("configmaps", map(&format!("n/{name}"), &format!("u-{name}"), "v"));
+    }
+    assert_eq!(clusters.copy().await.0, 0);
+    target.forget_calls();
+    source.put("configmaps", map("n/changed", "u-changed", "other"));
+    source.delete("configmaps", "n/gone");
+    source.delete("configmaps", "n/renewed");
+    source.put("configmaps", map("n/renewed", "u-renewed2", "v"));
+    source.put("configmaps", map("n/new", "u-new", "v"));
+    let (code, told) = clusters.copy().await;
+    assert_eq!(code, 0, "{told}");
+    assert_eq!(target.found("configmaps", "n/changed").unwrap()["data"]["k"], "other");
+    let uid = |name: &str| target.uid("configmaps", &format!("n/{name}"));
+    assert_eq!(
+        [uid("gone"), uid("renewed"), uid("new")],
+        [None, Some("u-renewed2".into()), Some("u-new".into())]
+    );
+    let puts = target.calls("PUT ");
+    assert!(puts.len() == 3 && !puts.iter().any(|call| call.contains("/kept?")), "{puts:?}");
+}

@@ -56,6 +56,10 @@ pub(super) struct Fake {
     changed: watch::Sender<u64>,
     /// Lists wait while it is true.
     pub(super) is_held: watch::Sender<bool>,
+    /// The next import to a path with this part waits; none but that.
+    late: Mutex<Option<&'static str>>,
+    /// Whether the import that waits goes on.
+    is_let_go: watch::Sender<bool>,
     /// Questions for groups until a new definition is in force.
     pub(super) delay: Mutex<usize>,
     pub(super) access: Mutex<Option<Access>>,
@@ -104,6 +108,8 @@ impl Fake {
             script: Mutex::default(),
             changed: watch::channel(0).0,
             is_held: watch::channel(false).0,
+            late: Mutex::default(),
+            is_let_go: watch::channel(false).0,
             delay: Mutex::new(0),
             access: Mutex::default(),
         });
@@ -189,6 +195,22 @@ impl Fake {
         *self.script.lock() = Some(Box::new(script));
     }
 
+    /// Has the next import to a path with `part` wait until it is let go: its effect is late.
+    pub(super) fn hold(&self, part: &'static str) {
+        self.is_let_go.send_replace(false);
+        *self.late.lock() = Some(part);
+    }
+
+    /// Whether an import waits, or has waited, since the last call of `hold`.
+    pub(super) fn is_holding(&self) -> bool {
+        self.late.lock().is_none()
+    }
+
+    /// Lets the import go that waits.
+    pub(super) fn let_go(&self) {
+        self.is_let_go.send_replace(true);
+    }
+
     pub(super) fn end_script(&self) {
         *self.script.lock() = None;
     }
@@ -259,6 +281,11 @@ impl Fake {
         if parts.method == Method::GET && query.contains_key("limit") {
             let mut held = self.is_held.subscribe();
             held.wait_for(|is_held| !is_held).await.unwrap();
+        }
+        let is_late = |part: &mut &str| parts.method == Method::PUT && call.contains(*part);
+        let held = self.late.lock().take_if(is_late);
+        if held.is_some() {
+            self.is_let_go.subscribe().wait_for(|is_let_go| *is_let_go).await.unwrap();
         }
         let (code, answer) =
             scripted.unwrap_or_else(|| self.reply(&parts.method, parts.uri.path(), &query, body));

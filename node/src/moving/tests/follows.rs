@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 
 /// Waits until config maps are followed, and a new one of this name has come to the target.
-async fn until_followed(clusters: &Clusters, name: &str) {
+pub(super) async fn until_followed(clusters: &Clusters, name: &str) {
     let (source, place, uid) = (&clusters.source, format!("n/{name}"), format!("u-{name}"));
     until("a watch", || !source.calls("GET /api/v1/configmaps?watch=1").is_empty()).await;
     source.put("configmaps", map(&place, &uid, "v"));
@@ -100,14 +100,14 @@ async fn a_dependent_that_comes_with_the_definition_of_its_owner_is_sent_after_t
 }
 
 /// Has the server break off each watch at `path`.
-fn break_watches(fake: &Fake, path: &'static str) {
+pub(super) fn break_watches(fake: &Fake, path: &'static str) {
     fake.script(move |call, _| {
         call.starts_with(&format!("GET {path}?watch=1")).then(|| (500, json!({"message": "not now"})))
     });
 }
 
 /// A pod that the replica set `r` of this uid owns.
-fn pod(uid: &str, owner: &str) -> Value {
+pub(super) fn pod(uid: &str, owner: &str) -> Value {
     owned(object("n/p", uid), ("apps/v1", "ReplicaSet", "r", owner))
 }
 

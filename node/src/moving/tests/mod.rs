@@ -3,6 +3,7 @@
 mod copies;
 mod fake;
 mod follows;
+mod overtaken;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -112,3 +112,35 @@ async fn connections_of_a_front_proxy_are_charged_to_none_of_its_users() {
         );
     }
 }
+
+/// Requests that came with certificates of between two and four days left.
+fn observed() -> u64 {
+    let page = crate::metrics::text();
+    let within = |bound: &str| -> u64 {
+        let series = format!("apiserver_client_certificate_expiration_seconds_bucket{{le=\"{bound}\"}} ");
+        page.lines().find_map(|line| line.strip_prefix(&series)).unwrap().parse().unwrap()
+    };
+    within("345600") - within("172800")
+}
+
+#[tokio::test]
+async fn each_request_of_a_connection_observes_the_life_of_its_certificate_whoever_signed_that() {
+    let fixture = start();
+    // Of a year three days are left, which no other test has.
+    let then = OffsetDateTime::now_utc() - Duration::days(362);
+    let own = fixture.authority.issue(&admin_leaf(), then).unwrap();
+    let foreign = Authority::create("other", then).unwrap().issue(&admin_leaf(), then).unwrap();
+    for pair in [own, foreign] {
+        let before = observed();
+        let mut sender = fixture.two(Some(&pair)).await;
+        for _ in 0..3 {
+            sender.send_request(request("https://localhost/")).await.unwrap();
+        }
+        assert_eq!(observed() - before, 3);
+    }
+    let front =
+        fixture.proxies.issue(&Leaf { common_name: "front".to_owned(), ..admin_leaf() }, then).unwrap();
+    let before = observed();
+    fixture.ask(Some(&front), b"h2").await;
+    assert_eq!(observed(), before, "it stands for the users of its requests");
+}

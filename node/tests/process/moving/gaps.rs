@@ -1,6 +1,5 @@
 //! A source that forgets versions while it is followed: the kinds are listed again, and nothing is lost or collected meanwhile.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use axum::body::Body;
