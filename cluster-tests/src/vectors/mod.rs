@@ -10,6 +10,7 @@ mod diff;
 mod envelope;
 mod expected;
 mod floor;
+pub mod mirror;
 mod normalize;
 mod pick;
 mod replay;

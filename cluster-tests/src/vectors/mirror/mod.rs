@@ -1,0 +1,163 @@
+//! Custom kinds that mirror built-in ones, and the recorded steps of these replayed against them.
+//!
+//! Owns which kinds and scenarios these are and the judgement. `schema` makes the definitions, `renaming` the steps, `excused` says what
+//! may differ.
+
+mod excused;
+mod renaming;
+mod schema;
+
+use std::collections::HashSet;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Map, Value, json};
+
+use super::diff::differences;
+use super::{Scenario, Selection, Users, folder, load, replay};
+use crate::client::Client;
+
+/// The group of the mirrors.
+const GROUP: &str = "mirror.example.com";
+
+/// The areas whose scenarios are about objects and not about rights, policies or webhooks, whose rules name a group.
+const AREAS: [&str; 16] = [
+    "apply",
+    "crud",
+    "delete",
+    "dryrun",
+    "errors",
+    "events",
+    "fieldvalidation",
+    "metadata",
+    "paging",
+    "patch",
+    "rv",
+    "selectors",
+    "subresources",
+    "table",
+    "types",
+    "watch",
+];
+
+/// A kind that is mirrored.
+struct Kind {
+    name: &'static str,
+    plural: &'static str,
+    api_version: &'static str,
+    /// The path of its group and version.
+    prefix: &'static str,
+    has_status: bool,
+}
+
+const KINDS: [Kind; 3] = [
+    Kind { name: "ConfigMap", plural: "configmaps", api_version: "v1", prefix: "/api/v1", has_status: false },
+    Kind {
+        name: "Deployment",
+        plural: "deployments",
+        api_version: "apps/v1",
+        prefix: "/apis/apps/v1",
+        has_status: true,
+    },
+    Kind {
+        name: "Event",
+        plural: "events",
+        api_version: "events.orch.io/v1",
+        prefix: "/apis/events.orch.io/v1",
+        has_status: false,
+    },
+];
+
+/// What a replay against the mirrors has found.
+#[derive(Debug, Default)]
+pub struct Mirrored {
+    /// Steps that were answered as recorded.
+    pub matched: usize,
+    /// Steps that differ and are excused.
+    pub excused: usize,
+    /// What differs without an excuse, and what is excused and does not differ.
+    pub faults: Vec<String>,
+}
+
+/// Creates the definitions that mirror built-in kinds, and waits until they are served.
+pub async fn define(client: &Client) -> Result<()> {
+    for kind in &KINDS {
+        let document = client.get(&format!("/openapi/v3{}", kind.prefix)).await?.success()?;
+        let definitions = "/apis/apiextensions.orch.io/v1/customresourcedefinitions";
+        client.post(definitions, &schema::definition(kind, &document)).await?.success()?;
+        let listed = client.get(&format!("/apis/{GROUP}/v1/{}", kind.plural)).await?;
+        ensure!(listed.status == 200, "{} are not served: {}", kind.plural, listed.status);
+    }
+    Ok(())
+}
+
+/// Replays the recorded steps of the mirrored kinds against their mirrors.
+pub async fn replay_mirrored(users: &Users) -> Result<Mirrored> {
+    let areas = AREAS.map(str::to_owned).to_vec();
+    let scenarios = load(&folder(), &Selection { areas, ..Selection::default() })?;
+    let mut outcome = Mirrored::default();
+    for scenario in &scenarios {
+        let is_meant =
+            |step: &Map<String, Value>| path(step).is_some_and(|path| renaming::kind_of(path).is_some());
+        if scenario.steps.iter().any(is_meant) {
+            replay_one(scenario, users, &mut outcome).await?;
+        }
+    }
+    Ok(outcome)
+}
+
+/// Replays those steps of a scenario that are of mirrored kinds, and those that prepare them.
+async fn replay_one(scenario: &Scenario, users: &Users, outcome: &mut Mirrored) -> Result<()> {
+    let mut run = replay::Run::new(users);
+    let name = format!("{}/{}", scenario.area, scenario.name);
+    let mut opened = HashSet::new();
+    for (number, step) in scenario.steps.iter().enumerate() {
+        let of = |verb: &str| step.get(verb).and_then(Value::as_str);
+        if !is_replayed(step) || of("collect").is_some_and(|watch| !opened.contains(watch)) {
+            continue;
+        }
+        opened.extend(of("watch"));
+        let mirrored = mirrored(step)?;
+        let got = match run.step(&mirrored).await {
+            Ok(answer) => answer,
+            Err(error) => json!({"error": format!("{error:#}")}),
+        };
+        let Some(want) = mirrored.get("expect") else { continue };
+        let want = excused::without_shape(&run.expected(want));
+        let found = differences(&want, &excused::without_shape(&got));
+        let title = format!("{name} step {number}: {}", replay::title(step));
+        let is_failure = got["status"].as_u64().unwrap_or_default() >= 500 || got.get("error").is_some();
+        match (found.is_empty(), excused::reason(&name, number)) {
+            (true, None) => outcome.matched += 1,
+            (false, Some(_)) if !is_failure => outcome.excused += 1,
+            (true, Some(reason)) => outcome.faults.push(format!("{title}: excused ({reason}) and matches")),
+            (false, _) => outcome.faults.push(format!("{title}\n    {}", found.join("\n    "))),
+        }
+    }
+    Ok(())
+}
+
+/// Whether a step is of a mirrored kind, of namespaces, or no request.
+fn is_replayed(step: &Map<String, Value>) -> bool {
+    path(step).is_none_or(|path| {
+        renaming::kind_of(path).is_some()
+            || path.starts_with("/api/v1/namespaces") && path.split('/').count() < 6
+    })
+}
+
+fn path(step: &Map<String, Value>) -> Option<&str> {
+    step.get("do").and_then(Value::as_str).and_then(|request| request.split_once(' ')).map(|(_, path)| path)
+}
+
+/// The step with the mirror's names.
+fn mirrored(step: &Map<String, Value>) -> Result<Map<String, Value>> {
+    let mut out = Map::new();
+    for (name, value) in step {
+        let value = match name.as_str() {
+            "do" => json!(renaming::request(value.as_str().context("a request is a text")?)),
+            "body" | "expect" => renaming::renamed(value),
+            _ => value.clone(),
+        };
+        out.insert(name.clone(), value);
+    }
+    Ok(out)
+}
