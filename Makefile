@@ -157,7 +157,7 @@ prices: setup ## Hold the prices of expressions and patterns against the clock; 
 
 # Needs valgrind. In the release profile, as `make microbench`.
 instructions: setup ## Count the instructions of each step of a request (callgrind); fails where one takes a tenth more than api/benches/path.txt says; ARGS=--write
-	.ci/instructions $(ARGS)
+	CARGO="$(CARGO)" .ci/instructions $(ARGS)
 
 corpus: build ## Replay the whole corpus of public definitions against a node (CORPUS=DIR; ARGS='--project kro')
 	.ci/corpus "$(CORPUS)" $(ARGS)
