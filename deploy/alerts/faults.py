@@ -7,8 +7,8 @@ The cluster lies on 127.0.41.1 to 127.0.41.3 (ports 6443, 6444 and 10259), its d
 `for`, each window and each age in hours divided by the factor and bounded by a minute or two, because a backup of yesterday cannot be made:
 thresholds in bytes, ratios and days stay. Certificates that end soon are signed by the cluster's own authority with openssl; a slow disk is `strace` (which has to be there and
 allowed to trace) that delays `fdatasync` of the members. Prints each query without data, and for each fault the alerts that it made fire and
-those that it should have and did not; fails for the latter, for a query without data that only a fault explains no longer, and for an alert that
-fires before the first fault.
+those that it should have and did not; fails for the latter, and for a query without data that neither a fault nor an unused feature explains. Queries
+that had no data at any time and alerts that fire before the first fault are printed, to be read.
 """
 
 import argparse
