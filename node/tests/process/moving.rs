@@ -340,8 +340,15 @@ fn text(output: &Output) -> String {
 /// Begins the move and kills it when the state file has `lines` lines.
 fn begin_and_kill(mut command: Command, state: &Path, lines: usize) {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let deadline = Instant::now() + 3 * PATIENCE;
-    while fs::read_to_string(state).map_or(0, |text| text.lines().count()) < lines {
+    let (mut deadline, mut before) = (Instant::now() + 3 * PATIENCE, 0);
+    loop {
+        let now = fs::read_to_string(state).map_or(0, |text| text.lines().count());
+        if now >= lines {
+            break;
+        }
+        if now > before {
+            (deadline, before) = (Instant::now() + 3 * PATIENCE, now);
+        }
         assert!(child.try_wait().unwrap().is_none(), "it ended before it was killed");
         assert!(Instant::now() < deadline, "the move does not go on");
         std::thread::sleep(Duration::from_millis(1));
