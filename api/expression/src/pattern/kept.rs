@@ -7,6 +7,8 @@
 //!
 //! Invariant: a transition is charged for before it is made, so that no text costs more than its simulation would.
 
+use std::collections::HashSet;
+
 use parking_lot::Mutex;
 use regex_automata::hybrid::LazyStateID;
 use regex_automata::hybrid::dfa::{Cache, DFA};
@@ -25,7 +27,34 @@ const KNOWN_PER_STEP: u64 = 32;
 pub(super) struct KeptStates {
     automaton: DFA,
     /// Of the last match that has ended; a match takes it away and brings it back, and locks nothing meanwhile.
-    states: Mutex<Option<Cache>>,
+    states: Mutex<Option<States>>,
+}
+
+/// The states that were made, and those of which the library does not tell whether they were.
+#[derive(Debug)]
+struct States {
+    cache: Cache,
+    /// Number of times that all states went, when the rest was written; the rest is of no use where they went once more.
+    clears: usize,
+    /// The first state was made: that of the beginning of a text.
+    has_start: bool,
+    /// States whose transition at the end of a text was made. No more than there are states.
+    ended: HashSet<LazyStateID>,
+}
+
+impl States {
+    fn new(cache: Cache) -> States {
+        States { clears: cache.clear_count(), cache, has_start: false, ended: HashSet::new() }
+    }
+
+    /// Forgets what went with the states.
+    fn settle(&mut self) {
+        if self.clears != self.cache.clear_count() {
+            self.clears = self.cache.clear_count();
+            self.has_start = false;
+            self.ended.clear();
+        }
+    }
 }
 
 impl KeptStates {
@@ -55,7 +84,7 @@ impl KeptStates {
         let mut states = match kept {
             Some(states) => states,
             // Its tables are as large as the automaton.
-            None if charge(of_state) => self.automaton.create_cache(),
+            None if charge(of_state) => States::new(self.automaton.create_cache()),
             None => return None,
         };
         let found = self.walk(&mut states, text, of_state, charge);
@@ -65,23 +94,25 @@ impl KeptStates {
 
     fn walk(
         &self,
-        states: &mut Cache,
+        states: &mut States,
         text: &str,
         of_state: u64,
         charge: &mut dyn FnMut(u64) -> bool,
     ) -> Option<bool> {
-        // The first state, and what follows the text, are made like transitions.
-        let around = of_state.saturating_mul(2);
-        if !charge(around.saturating_add(text.len() as u64 / KNOWN_PER_STEP)) {
+        // The first state is made like a transition.
+        let of_start = if states.has_start { 0 } else { of_state };
+        if !charge(of_start.saturating_add(text.len() as u64 / KNOWN_PER_STEP)) {
             return None;
         }
         let input = Input::new(text).anchored(Anchored::No).earliest(true);
-        let mut at = self.automaton.start_state_forward(states, &input).ok()?;
+        let mut at = self.automaton.start_state_forward(&mut states.cache, &input).ok()?;
+        states.settle();
+        states.has_start = true;
         for (place, &byte) in text.as_bytes().iter().enumerate() {
-            if !self.is_known(states, at, byte) && !charge(of_state) {
+            if !self.is_known(&states.cache, at, byte) && !charge(of_state) {
                 return None;
             }
-            at = self.automaton.next_state(states, at, byte).ok()?;
+            at = self.automaton.next_state(&mut states.cache, at, byte).ok()?;
             match at {
                 // A match is told one byte late. Inside of a character an empty one is none: the simulation decides.
                 at if at.is_match() => return text.is_char_boundary(place).then_some(true),
@@ -90,7 +121,13 @@ impl KeptStates {
                 _ => {}
             }
         }
-        let end = self.automaton.next_eoi_state(states, at).ok()?;
+        states.settle();
+        if !states.ended.contains(&at) && !charge(of_state) {
+            return None;
+        }
+        let end = self.automaton.next_eoi_state(&mut states.cache, at).ok()?;
+        states.settle();
+        states.ended.insert(at);
         Some(end.is_match())
     }
 
