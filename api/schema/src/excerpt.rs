@@ -14,6 +14,9 @@ use std::borrow::Cow;
 /// and a hundred errors stay below 160 KiB.
 pub const VALUE_BYTES_MAX: usize = 512;
 
+/// Most bytes that one byte of a text takes in the JSON of an answer: a control character's.
+const ANSWER_BYTES_PER_BYTE_MAX: usize = 6;
+
 /// Bytes that quotes and a mark add to a value that was cut.
 const CUT_BYTES_MAX: usize = 40;
 
@@ -71,6 +74,9 @@ pub fn beginning(text: &str) -> &str {
 
 /// The longest beginning of `text` that takes at most `bytes_max` in an answer.
 pub fn fitting(text: &str, bytes_max: usize) -> &str {
+    if text.len() <= bytes_max / ANSWER_BYTES_PER_BYTE_MAX {
+        return text;
+    }
     let mut left = bytes_max;
     for (at, character) in text.char_indices() {
         match left.checked_sub(answer_bytes(character)) {

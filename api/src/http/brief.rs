@@ -9,7 +9,7 @@
 
 use std::future::poll_fn;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -62,12 +62,12 @@ impl Weights {
 }
 
 /// The result of `work`, which is given the steps of a try if `is_tried`. `None`: they did not suffice, and `budget` is whole again.
+/// It stays where its caller keeps it: a future that is handed in by value is held twice.
 pub(super) async fn tried(
     is_tried: bool,
     budget: &Arc<Budget>,
-    work: impl Future<Output = Result<Response<Body>, ApiError>>,
+    mut work: Pin<&mut impl Future<Output = Result<Response<Body>, ApiError>>>,
 ) -> Option<Result<Response<Body>, ApiError>> {
-    let mut work = pin!(work);
     if !is_tried {
         return Some(work.await);
     }

@@ -6,6 +6,7 @@
 //! whose deadline passes after it was proposed has an unknown outcome, and its response says so. Before, it has
 //! certainly changed nothing and never will, because the check that finds nothing proposed also cancels it.
 
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use futures::future::{Either, select};
@@ -101,7 +102,8 @@ pub(super) fn deadline(verb: Verb, query: &Query) -> Result<Duration, ApiError> 
     }
 }
 
-/// The result of `work` before `deadline`.
+/// The result of `work` before `deadline`. The work stays where its caller keeps it: a future that is handed in by value is held twice, and
+/// that of a request was copied whole.
 ///
 /// # Errors
 /// Those of `work`. At the deadline the work of `budget` is cancelled: `OutcomeUnknown` if it has begun to write,
@@ -112,12 +114,12 @@ pub(super) async fn run_until_deadline<S: Store, T>(
     deadline: Deadline,
     verb: Verb,
     budget: &Budget,
-    work: impl Future<Output = Result<T, ApiError>>,
+    work: Pin<&mut impl Future<Output = Result<T, ApiError>>>,
 ) -> Result<T, ApiError> {
     let left = deadline.left(store);
     // Work that is ready at once would be done in no time, and a write could begin behind its deadline.
     if !left.is_zero() {
-        let (work, ended) = (std::pin::pin!(work), std::pin::pin!(store.sleep(left)));
+        let ended = pin!(store.sleep(left));
         if let Either::Left((result, _)) = select(work, ended).await {
             return result;
         }

@@ -3,6 +3,7 @@
 //! Owns the order, and where a request is carried out: on this thread, or in the pool if it is large or turns out to be. A small body is read before
 //! the request waits for its seat, a large one after that.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -58,35 +59,36 @@ impl<S: Store> Api<S> {
             // tasks, so that other requests are not behind them all.
             tokio::task::yield_now().await;
         }
-        let response = run_until_deadline(store, deadline, verb, &budget, async {
-            let is_own = endpoint.action == Action::Object;
-            if !verb.is_read() || !is_own || !representation.is_as_stored(endpoint.resource) {
-                endpoint.resource.make_tables().await?;
-            }
-            let (hold, body) = match small {
-                Some(body) => (None, body),
-                None => {
-                    let began = ambient.now();
-                    let payer = Payer::of(seated.user(), &arrived.exchange);
-                    let taken = self.take_body(upload, verb, payer, seated.seat()).await?;
-                    arrived.exchange.note(Step::Body, began, ambient.now());
-                    taken
+        let response = {
+            let work = pin!(async {
+                let is_own = endpoint.action == Action::Object;
+                if !verb.is_read() || !is_own || !representation.is_as_stored(endpoint.resource) {
+                    endpoint.resource.make_tables().await?;
                 }
-            };
-            let request = seated.request(&content_type, &body, &budget);
-            if !self.is_large(request, representation) && !self.weights.counts_as_heavy(request) {
-                let (is_tried, work) =
-                    (Weights::is_unknown(request), self.carry_out(request, representation));
-                if let Some(result) = brief::tried(is_tried, &budget, work).await {
-                    return result;
+                let (hold, body) = match small {
+                    Some(body) => (None, body),
+                    None => {
+                        let began = ambient.now();
+                        let payer = Payer::of(seated.user(), &arrived.exchange);
+                        let taken = self.take_body(upload, verb, payer, seated.seat()).await?;
+                        arrived.exchange.note(Step::Body, began, ambient.now());
+                        taken
+                    }
+                };
+                let request = seated.request(&content_type, &body, &budget);
+                if !self.is_large(request, representation) && !self.weights.counts_as_heavy(request) {
+                    let work = pin!(self.carry_out(request, representation));
+                    if let Some(result) = brief::tried(Weights::is_unknown(request), &budget, work).await {
+                        return result;
+                    }
+                    self.weights.note_heavy(request);
                 }
-                self.weights.note_heavy(request);
-            }
-            let (exchange, user) = (arrived.exchange.clone(), seated.user().clone());
-            let large = OwnedRequest::of(request, exchange, user, budget.clone());
-            self.carry_out_large(request, large, representation, hold).await
-        })
-        .await?;
+                let (exchange, user) = (arrived.exchange.clone(), seated.user().clone());
+                let large = OwnedRequest::of(request, exchange, user, budget.clone());
+                self.carry_out_large(request, large, representation, hold).await
+            });
+            run_until_deadline(store, deadline, verb, &budget, work).await?
+        };
         Ok(seated.until_sent(store, response))
     }
 

@@ -43,7 +43,7 @@ impl<S: Store> Api<S> {
             return Ok(None);
         }
         let store = &self.pipeline.store;
-        let read = upload.read(verb, store, Pace::Any);
+        let read = pin!(upload.read(verb, store, Pace::Any));
         run_until_deadline(store, deadline, verb, budget, read).await.map(Some)
     }
 

@@ -277,16 +277,17 @@ impl<S: Store> Pipeline<S> {
         if let Some(existing) = import::asked(request)? {
             return Box::pin(self.import(request, existing)).await;
         }
+        // A read, whose own future is small, is not held in one as large as a write's.
         match request.verb {
             Verb::Get => self.get(request).await.map(Answer::Stored),
             Verb::List => self.list(request).await.map(Answer::List),
-            Verb::Create => self.create(request).await.map(Answer::Written),
-            Verb::Update => self.update(request).await.map(Answer::Written),
-            Verb::Patch => self.patch(request).await.map(Answer::Written),
-            Verb::Delete => self.delete(request).await,
+            Verb::Create => Box::pin(self.create(request)).await.map(Answer::Written),
+            Verb::Update => Box::pin(self.update(request)).await.map(Answer::Written),
+            Verb::Patch => Box::pin(self.patch(request)).await.map(Answer::Written),
+            Verb::Delete => Box::pin(self.delete(request)).await,
             Verb::DeleteCollection => {
                 let doomed = self.select_for_deletion(request).await?;
-                self.delete_collection(request, doomed).await
+                Box::pin(self.delete_collection(request, doomed)).await
             }
             Verb::Watch => Err(ApiError::MethodNotAllowed),
         }

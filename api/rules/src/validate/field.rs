@@ -25,19 +25,28 @@ impl Path {
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
         let name = beginning(name);
-        if self.0.is_empty() { Path(name.to_owned()) } else { Path(format!("{}.{name}", self.0)) }
+        if self.0.is_empty() { Path(name.to_owned()) } else { self.with([".", name, ""]) }
     }
 
     /// The list item at `index`.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
-        Path(format!("{}[{index}]", self.0))
+        self.with(["[", &index.to_string(), "]"])
     }
 
     /// The map entry under `key`.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
-        Path(format!("{}[{}]", self.0, beginning(key)))
+        self.with(["[", beginning(key), "]"])
+    }
+
+    /// This path with `parts` behind it. Valid objects have a hundred paths made that nobody reads: each is one allocation, and is not
+    /// formatted.
+    fn with(&self, parts: [&str; 3]) -> Self {
+        let mut path = String::with_capacity(self.0.len() + parts.map(str::len).iter().sum::<usize>());
+        path.push_str(&self.0);
+        parts.into_iter().for_each(|part| path.push_str(part));
+        Path(path)
     }
 
     /// The path's text.

@@ -13,6 +13,7 @@ use super::duplicates::{DUPLICATES_MAX, DuplicateMember, duplicate_messages};
 use super::error::{DecodeError, Shape, StrictError};
 use super::object::Level;
 use super::reader::Reader;
+use super::scan::text_of;
 use crate::budget::{HELD_BYTES_MAX, MemoryCounter, PATCHED_BYTES_MAX};
 use crate::fill::{empty_object, zero_value};
 use crate::types::{Scalar, Schema, TypeId, ValueType, Wire};
@@ -94,7 +95,7 @@ fn decode_with(
     limits: Limits,
     nulls: Nulls,
 ) -> Result<Decoded, DecodeError> {
-    let text = String::from_utf8_lossy(json);
+    let text = text_of(json);
     let mut decoder = Decoder { nulls, ..Decoder::new(schema, &text, limits) };
     let ty = schema.get(type_id);
     let value = match decoder.reader.peek() {
@@ -122,7 +123,7 @@ pub fn read_json(
     json: &[u8],
     limits: Limits,
 ) -> Result<(Value, Vec<StrictError>), DecodeError> {
-    let text = String::from_utf8_lossy(json);
+    let text = text_of(json);
     let mut decoder = Decoder::new(schema, &text, limits);
     let value = decoder.untyped()?;
     decoder.reader.end()?;

@@ -13,6 +13,7 @@ mod leaf;
 mod object;
 mod reader;
 mod scalar;
+mod scan;
 mod stored;
 mod text;
 

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use super::error::DecodeError;
+use super::scan::find;
 
 /// A JSON text and the position of the next byte.
 pub(super) struct Reader<'a> {
@@ -133,8 +134,7 @@ impl<'a> Reader<'a> {
     /// Moves to the next quote or backslash.
     fn plain(&mut self) -> Result<(), DecodeError> {
         let rest = &self.bytes[self.at..];
-        // once: the reader goes on behind it.
-        let Some(count) = rest.iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < 0x20) else {
+        let Some(count) = find(rest, |byte| (byte == b'"') | (byte == b'\\') | (byte < 0x20)) else {
             return Err(self.syntax(self.bytes.len(), "unexpected end in a string".to_owned()));
         };
         self.at += count;

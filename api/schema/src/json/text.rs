@@ -2,43 +2,38 @@
 //!
 //! Owns the escapes: besides what JSON asks for, `<`, `>`, `&` and the two Unicode line separators.
 
+use super::scan::find;
+
 /// Writes `text` in quotes.
 pub(super) fn write_string(text: &str, out: &mut Vec<u8>) {
-    out.push(b'"');
     let bytes = text.as_bytes();
-    let mut written = 0;
-    for (at, &byte) in bytes.iter().enumerate() {
-        if !SPECIAL[byte as usize] {
+    out.reserve(bytes.len() + 2);
+    out.push(b'"');
+    let (mut written, mut seen) = (0, 0);
+    while let Some(found) = find(&bytes[seen..], may_begin_escape) {
+        let at = seen + found;
+        let Some((escape, len)) = escape(&bytes[at..]) else {
+            seen = at + 1;
             continue;
-        }
-        let Some((escape, len)) = escape(&bytes[at..]) else { continue };
+        };
         out.extend_from_slice(&bytes[written..at]);
         out.extend_from_slice(escape);
         if escape == b"\\u00" {
-            out.extend_from_slice(&[hex(byte >> 4), hex(byte & 15)]);
+            out.extend_from_slice(&[hex(bytes[at] >> 4), hex(bytes[at] & 15)]);
         }
         written = at + len;
+        seen = written;
     }
     out.extend_from_slice(&bytes[written..]);
     out.push(b'"');
 }
 
-/// Bytes that may start an escape: control characters, quotes, the three of HTML, and the lead of U+2028 and U+2029.
-static SPECIAL: [bool; 256] = {
-    let mut special = [false; 256];
-    let mut byte = 0;
-    while byte < 0x20 {
-        special[byte] = true;
-        byte += 1;
-    }
-    special[b'"' as usize] = true;
-    special[b'\\' as usize] = true;
-    special[b'<' as usize] = true;
-    special[b'>' as usize] = true;
-    special[b'&' as usize] = true;
-    special[0xE2] = true;
-    special
-};
+/// Whether an escape may begin with the byte: a control character, a quote, one of the three of HTML, or the lead of U+2028 and U+2029.
+fn may_begin_escape(byte: u8) -> bool {
+    let is_quote = (byte == b'"') | (byte == b'\\');
+    let is_of_html = (byte == b'<') | (byte == b'>') | (byte == b'&');
+    (byte < 0x20) | is_quote | is_of_html | (byte == 0xE2)
+}
 
 /// The escape of the first character of `bytes`, and that character's length in bytes. The caller writes the two digits
 /// after `\u00`.

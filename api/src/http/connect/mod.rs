@@ -12,6 +12,8 @@
 mod lookup;
 mod passage;
 
+use std::pin::pin;
+
 use axum::body::Body;
 use http::Response;
 use orch_raft::Store;
@@ -64,7 +66,7 @@ impl<S: Store> Api<S> {
         lasting.keep(self.measure_passing(arrived));
         // Nothing is changed while the way is looked up.
         let (reading, budget) = (Verb::Get, Budget::of(u64::MAX));
-        let way = self.way(passing, connector, &budget);
+        let way = pin!(self.way(passing, connector, &budget));
         let deadline = arrived.deadline_after(REQUEST_MAX);
         let way = run_until_deadline(&self.pipeline.store, deadline, reading, &budget, way).await?;
         let mut headers = arrived.headers.clone();

@@ -2,6 +2,7 @@
 //!
 //! Owns the translation between HTTP and flow control. The rules are in `flow`. Requests that are passed on have no such stage.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,7 +81,7 @@ impl<S: Store> Api<S> {
         let deadline = arrived.deadline_after(deadline(verb, &arrived.query)?);
         let left = deadline.left(&self.pipeline.store);
         let seat = self.seat_of(authorized, (Some(verb), ""), (left, 0)).await?;
-        let looking = async move {
+        let looking = pin!(async move {
             let seen = arrived.query.text("resourceVersion").parse().map(Revision);
             if let (false, Ok(seen)) = (self.refresh_definitions().await, seen) {
                 self.pipeline.not_older_than(seen).await?;
@@ -89,7 +90,7 @@ impl<S: Store> Api<S> {
             self.settle_definition(arrived).await;
             self.renew(arrived);
             Ok(())
-        };
+        });
         run_until_deadline(&self.pipeline.store, deadline, verb, &Budget::default(), looking).await
     }
 
