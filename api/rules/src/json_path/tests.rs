@@ -145,7 +145,8 @@ fn a_path_ends_where_nothing_was_found() {
     let path = JsonPath::parse(&format!("{}.b", ".a".repeat(2_000))).unwrap();
     let budget = std::sync::Arc::new(Budget::of(1_000_000));
     let before = budget.steps_left();
-    assert_eq!(budget.enter(|| path.evaluate(&json!({"a": {"a": {"c": 1}}}))), Ok(vec![]));
+    let shallow = json!({"a": {"a": {"c": 1}}});
+    assert_eq!(budget.enter(|| path.evaluate(&shallow)), Ok(vec![]));
     let taken = before - budget.steps_left();
     assert!(taken < 100, "{taken} steps");
     // A constant is found whatever was before it, and a word fails.
