@@ -13,18 +13,12 @@ use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::nfa::thompson::NFA;
 use regex_automata::{Anchored, Input};
 
-/// Bytes of states that are kept at least. Where they are full, all go, and are made again as texts need them. A pattern whose automaton
-/// needs more for its largest states has room for these and keeps others there, see [`room`].
+/// Bytes of states that are kept. Where they are full, all go, and are made again as texts need them. A pattern whose automaton needs more
+/// for a single state gets that.
 const STATES_BYTES: usize = 64 << 10;
 
 /// Bytes of a text that one step pays for where their transitions are known.
 const KNOWN_PER_STEP: u64 = 32;
-
-/// Bytes of the states of `automaton` that are kept: five of the largest, and sets of as many numbers as it has states, take about twice its
-/// bytes. A text visits dozens of states, and texts alike the same ones: where there is room for five only, each text makes them again.
-fn room(automaton: &NFA) -> usize {
-    automaton.memory_usage().saturating_mul(2).max(STATES_BYTES)
-}
 
 /// The states of a pattern.
 #[derive(Debug)]
@@ -37,14 +31,16 @@ pub(super) struct KeptStates {
 impl KeptStates {
     /// Those of `automaton`; `None`: it has assertions that no such automaton decides.
     pub(super) fn of(automaton: &NFA) -> Option<KeptStates> {
-        let config = DFA::config().cache_capacity(room(automaton)).skip_cache_capacity_check(true);
+        let config = DFA::config().cache_capacity(STATES_BYTES).skip_cache_capacity_check(true);
         let automaton = DFA::builder().configure(config).build_from_nfa(automaton.clone()).ok()?;
         Some(KeptStates { automaton, states: Mutex::default() })
     }
 
     /// Most bytes that it holds, about.
     pub(super) fn bytes_max(&self) -> usize {
-        self.automaton.memory_usage().saturating_add(room(self.automaton.get_nfa()))
+        // Five of the largest states, and sets of as many numbers as the automaton has states: about twice its bytes.
+        let least = self.automaton.get_nfa().memory_usage().saturating_mul(2);
+        self.automaton.memory_usage().saturating_add(least.max(STATES_BYTES))
     }
 
     /// Whether the pattern matches a part of `text`. `charge` is asked for the steps of what is about to be done, `of_state` for making a

@@ -222,7 +222,7 @@ fn texts_of_the_field_cost_a_large_pattern_little_once_its_states_are_there() {
     assert!(is_match && first <= simulated + 3 * hosts.pattern.steps_of_byte(), "{first} of {simulated}");
     let all: u64 =
         (2..=500).map(|at| charged(&hosts, &format!("route-{at}.example.com"))).map(|(_, steps)| steps).sum();
-    assert!(all < 20 * simulated, "{all} for 499 names, {simulated} for one by simulation");
+    assert!(all < 100 * simulated, "{all} for 499 names, {simulated} for one by simulation");
 }
 
 #[test]
