@@ -38,9 +38,22 @@ pub enum EvaluationError {
     TooMuchWork,
 }
 
-/// The values of `steps` in `document`.
-pub(super) fn evaluate<'v>(steps: &[Step], document: &'v Value) -> Result<Vec<Found<'v>>, EvaluationError> {
-    Evaluation { left: STEPS_MAX }.all(steps, vec![Cow::Borrowed(document)])
+/// The values of a path in `document`: of its steps up to the last one that acts on nothing, and the others, of which none is taken where
+/// nothing was found.
+pub(super) fn evaluate<'v>(
+    acting: &[Step],
+    others: &[Step],
+    document: &'v Value,
+) -> Result<Vec<Found<'v>>, EvaluationError> {
+    let mut evaluation = Evaluation { left: STEPS_MAX };
+    let mut found = evaluation.all(acting, vec![Cow::Borrowed(document)])?;
+    for step in others {
+        if found.is_empty() {
+            break;
+        }
+        found = evaluation.step(step, found)?;
+    }
+    Ok(found)
 }
 
 struct Evaluation {
@@ -78,6 +91,10 @@ impl Evaluation {
                 Ok(results)
             }
             Step::Field(_) | Step::Wildcard | Step::Recursive | Step::Slice(_) | Step::Filter(_) => {
+                if found.is_empty() {
+                    // The step itself: a path has thousands, and a filter takes them for each item.
+                    self.visit()?;
+                }
                 let mut results = Vec::new();
                 for value in found {
                     self.visit()?;

@@ -28,6 +28,8 @@ pub(crate) use unquote::simple_escape;
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPath {
     steps: Vec<Step>,
+    /// Steps up to the last one that finds something, or fails, where those before it found nothing.
+    acting: usize,
 }
 
 /// One step of a path, from the values that the steps before it found to others.
@@ -91,13 +93,25 @@ enum Operator {
     Unknown(String),
 }
 
+impl Step {
+    /// Whether it may find something, or fail, where nothing was found before it.
+    fn acts_on_nothing(&self) -> bool {
+        match self {
+            Step::Union(_) | Step::Constant(_) | Step::Word(_) => true,
+            Step::Field(_) | Step::Wildcard | Step::Recursive | Step::Slice(_) | Step::Filter(_) => false,
+        }
+    }
+}
+
 impl JsonPath {
     /// Parses a path without braces, as a definition's columns have it: `.spec.replicas`.
     ///
     /// # Errors
     /// Text outside of the grammar, or beyond the bounds of `parse`.
     pub fn parse(text: &str) -> Result<JsonPath, ParseError> {
-        parse::steps(text).map(|steps| JsonPath { steps })
+        let steps = parse::steps(text)?;
+        let acting = steps.iter().rposition(Step::acts_on_nothing).map_or(0, |at| at + 1);
+        Ok(JsonPath { steps, acting })
     }
 
     /// The values at the path in `document`, in its order.
@@ -105,6 +119,7 @@ impl JsonPath {
     /// # Errors
     /// A value of a type that a step cannot take, a comparison of two types, or too much work.
     pub fn evaluate<'v>(&self, document: &'v Value) -> Result<Vec<Found<'v>>, EvaluationError> {
-        evaluate::evaluate(&self.steps, document)
+        let (acting, others) = self.steps.split_at(self.acting);
+        evaluate::evaluate(acting, others, document)
     }
 }

@@ -1,5 +1,6 @@
 //! Paths of columns that definitions of the field have, and hostile ones.
 
+use orch_schema::budget::Budget;
 use orch_schema::json;
 use orch_schema::value::Value;
 
@@ -135,6 +136,23 @@ fn hostile_paths_end() {
         let parsed = JsonPath::parse(path).unwrap();
         assert_eq!(parsed.evaluate(&wide), Err(EvaluationError::TooMuchWork), "{path}");
     }
+    let deep = format!(".a[?(@{})]", ".none".repeat(700));
+    assert_eq!(JsonPath::parse(&deep).unwrap().evaluate(&wide), Err(EvaluationError::TooMuchWork));
+}
+
+#[test]
+fn a_path_ends_where_nothing_was_found() {
+    let path = JsonPath::parse(&format!("{}.b", ".a".repeat(2_000))).unwrap();
+    let budget = std::sync::Arc::new(Budget::of(1_000_000));
+    let before = budget.steps_left();
+    let shallow = json!({"a": {"a": {"c": 1}}});
+    assert_eq!(budget.enter(|| path.evaluate(&shallow)), Ok(vec![]));
+    let taken = before - budget.steps_left();
+    assert!(taken < 100, "{taken} steps");
+    // A constant is found whatever was before it, and a word fails.
+    assert_eq!(found(".none.none 5"), Ok(vec!["5".to_owned()]));
+    assert_eq!(found(".none.none['a','b'].none 5"), Ok(vec!["5".to_owned()]));
+    assert!(found(".none.none word").is_err());
 }
 
 #[test]
