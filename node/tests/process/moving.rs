@@ -37,18 +37,29 @@ const TOKEN: &str = "orch.io/service-account-token";
 /// Between two looks at a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// Longest rest of a connection before the next request: a node ends those that are silent for some minutes.
+const REST_MAX: Duration = Duration::from_secs(30);
+
 /// A node, and a kept connection to it as its administrator.
 struct Node {
     _process: Process,
     data: PathBuf,
+    address: String,
     sender: SendRequest<Full<Bytes>>,
+    /// When a request began last.
+    used: Instant,
 }
 
 impl Node {
     async fn start(data: PathBuf) -> Node {
         let process = dev(&data);
         let url = process.endpoints().unwrap()["https"].as_str().unwrap().to_owned();
-        let address = url.strip_prefix("https://").unwrap();
+        let address = url.strip_prefix("https://").unwrap().to_owned();
+        let sender = Node::connect(&data, &address).await;
+        Node { _process: process, data, address, sender, used: Instant::now() }
+    }
+
+    async fn connect(data: &Path, address: &str) -> SendRequest<Full<Bytes>> {
         let file = |name: &str| data.join("pki").join(name);
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(file("ca.crt")).unwrap()).unwrap();
@@ -67,7 +78,7 @@ impl Node {
         let stream = connector.connect(ServerName::try_from("127.0.0.1").unwrap(), stream).await.unwrap();
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection);
-        Node { _process: process, data, sender }
+        sender
     }
 
     fn config(&self) -> PathBuf {
@@ -79,6 +90,10 @@ impl Node {
         let media = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let request = Request::builder().method(method).uri(path).header("host", "node");
         let request = request.header("content-type", media).body(Full::new(Bytes::from(text))).unwrap();
+        if self.used.elapsed() > REST_MAX {
+            self.sender = Node::connect(&self.data, &self.address).await;
+        }
+        self.used = Instant::now();
         self.sender.ready().await.unwrap();
         let response = self.sender.send_request(request).await.unwrap();
         let status = response.status().as_u16();
