@@ -21,26 +21,6 @@ const SUFFIXES: [&str; 3] = ["_bucket", "_sum", "_count"];
 /// Series that Prometheus itself makes.
 const OF_PROMETHEUS: [&str; 1] = ["up"];
 
-/// The series that rules and dashboards of the public Kubernetes mixin (at aa38e2b) ask of API servers and schedulers, but for the series that
-/// docs/deviations.md names.
-const OF_MIXIN: [&str; 15] = [
-    "aggregator_unavailable_apiservice",
-    "aggregator_unavailable_apiservice_total",
-    "apiserver_client_certificate_expiration_seconds_bucket",
-    "apiserver_request_sli_duration_seconds_bucket",
-    "apiserver_request_terminations_total",
-    "apiserver_request_total",
-    "go_goroutines",
-    "process_cpu_seconds_total",
-    "process_resident_memory_bytes",
-    "rest_client_request_duration_seconds_bucket",
-    "rest_client_requests_total",
-    "scheduler_pod_scheduling_sli_duration_seconds_bucket",
-    "scheduler_scheduling_algorithm_duration_seconds_bucket",
-    "scheduler_scheduling_attempt_duration_seconds_bucket",
-    "workqueue_queue_duration_seconds_bucket",
-];
-
 /// A rule, or a panel of a dashboard.
 #[derive(Debug)]
 struct Rule {
@@ -146,18 +126,11 @@ fn unknown(rules: &[Rule], sources: &[Source]) -> Vec<String> {
     found
 }
 
-/// Fails for rules and dashboards, those of the public mixin too, of metrics that no source in `product` has.
+/// Fails for rules and dashboards of metrics that no source in `product` has.
 pub(crate) fn check_metrics(product: &[Source]) {
     let all = all();
     assert!(all.len() > 100, "{} rules and panels", all.len());
     check("no program has such a metric", unknown(&all, product));
-    let mixin = OF_MIXIN.map(|metric| Rule {
-        name: "the public mixin".to_owned(),
-        is_alert: true,
-        expression: metric.to_owned(),
-        page: None,
-    });
-    check("no program has a metric that the public mixin asks for", unknown(&mixin, product));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod fields;
 mod file_circles;
 mod hostile;
 mod metrics;
+mod mixin;
 mod modules;
 mod panics;
 mod prices;
@@ -249,6 +250,7 @@ fn alert_rules_and_dashboards_name_metrics_that_exist() {
     };
     let product: Vec<Source> = sources("rs").into_iter().filter(is_product).collect();
     alerts::check_metrics(&product);
+    mixin::check_mixin(&product);
 }
 
 #[test]
