@@ -12,10 +12,10 @@ use orch_cluster_tests::client::Client;
 use orch_cluster_tests::cluster::{ADMIN_TOKEN, Cluster, Options};
 use orch_proto::brand::ORCH;
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::misbehaving::{ELSEWHERE, GROWTH_KB_MAX, METADATA_NAME, Misbehaving, Mode, Waits};
 use super::tls_host::{Pair, Request, Stream, TlsHost, answer};
 
 /// Key and certificate of the server, for 127.0.0.1, and the authority that has signed it.
@@ -26,17 +26,8 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// Bytes of the answer that has too many of them.
-const HUGE_BYTES: usize = 100 << 20;
-
-/// Growth of a process at its peak for such answers: the 3 MiB that are read of one, and copies of them, many times.
-const GROWTH_KB_MAX: u64 = 128 << 10;
-
 /// Time in which each write has to have an answer, whatever its webhook does. A webhook has a second.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Bound of the waits of others, but for one in a hundred, on a machine that does much else meanwhile: 20 ms on a quiet one.
-const OTHERS_MAX: Duration = Duration::from_secs(2);
 
 /// Time that the webhook of every pod takes.
 const DELAY: Duration = Duration::from_millis(50);
@@ -49,10 +40,8 @@ struct Hooks {
 
 /// The client by which the server calls back, and the counts of its requests.
 struct Seen {
-    api: Client,
     allowed: AtomicUsize,
-    redirected: AtomicUsize,
-    called_back: AtomicUsize,
+    misbehaving: Misbehaving,
 }
 
 impl Hooks {
@@ -63,8 +52,7 @@ impl Hooks {
 
     /// The same, which shows `pair`.
     async fn showing(pair: &Pair, api: Client) -> Hooks {
-        let (allowed, redirected, called_back) = Default::default();
-        let seen = Arc::new(Seen { api, allowed, redirected, called_back });
+        let seen = Arc::new(Seen { allowed: AtomicUsize::new(0), misbehaving: Misbehaving::new(api) });
         let shared = seen.clone();
         let host = TlsHost::start(pair, move |stream| serve(stream, shared.clone())).await;
         Hooks { host, seen }
@@ -84,61 +72,18 @@ async fn serve(mut stream: Stream, seen: Arc<Seen>) -> std::io::Result<()> {
             "apiVersion": review["apiVersion"], "kind": review["kind"],
             "response": {"uid": review["request"]["uid"], "allowed": true},
         });
-        match request.path() {
-            "/hang" => std::future::pending().await,
-            "/die" => return Ok(()),
-            "/redirect" => {
-                let head =
-                    "HTTP/1.1 307 Temporary Redirect\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n";
-                stream.write_all(head.as_bytes()).await?;
-                stream.flush().await?;
-            }
-            "/elsewhere" => {
-                seen.redirected.fetch_add(1, Ordering::Relaxed);
-                answer(&mut stream, "200 OK", &allow.to_string()).await?;
-            }
-            "/garbage" => answer(&mut stream, "200 OK", "\u{0}]{ no document").await?,
-            "/huge" => send_much(&mut stream).await?,
-            "/slow" => send_slowly(&mut stream).await?,
-            "/callback" => {
-                let name = review["request"]["name"].as_str().unwrap_or_default();
-                let note = json!({"metadata": {"name": format!("noted-{name}")}});
-                let noted = seen.api.post(SECRETS, &note).await;
-                let listed = seen.api.get(CONFIG_MAPS).await;
-                let is_done = noted.is_ok_and(|noted| noted.status == 201)
-                    && listed.is_ok_and(|listed| listed.status == 200);
-                seen.called_back.fetch_add(usize::from(is_done), Ordering::Relaxed);
-                answer(&mut stream, "200 OK", &allow.to_string()).await?;
-            }
-            _ => {
-                seen.allowed.fetch_add(1, Ordering::Relaxed);
-                sleep(DELAY).await;
-                answer(&mut stream, "200 OK", &allow.to_string()).await?;
-            }
+        let allow = allow.to_string();
+        if let Some(mode) = Mode::at(request.path()) {
+            let note = format!("noted-{}", review["request"]["name"].as_str().unwrap_or_default());
+            seen.misbehaving.answer(&mut stream, mode, (&note, &allow)).await?;
+        } else if request.path() == ELSEWHERE {
+            seen.misbehaving.note_redirected(&mut stream, &allow).await?;
+        } else {
+            seen.allowed.fetch_add(1, Ordering::Relaxed);
+            sleep(DELAY).await;
+            answer(&mut stream, "200 OK", &allow).await?;
         }
     }
-}
-
-/// An answer of [`HUGE_BYTES`].
-async fn send_much(stream: &mut Stream) -> std::io::Result<()> {
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {HUGE_BYTES}\r\n\r\n");
-    stream.write_all(head.as_bytes()).await?;
-    let block = vec![b' '; 1 << 20];
-    for _ in 0..HUGE_BYTES >> 20 {
-        stream.write_all(&block).await?;
-    }
-    stream.flush().await
-}
-
-/// An answer of a byte a second.
-async fn send_slowly(stream: &mut Stream) -> std::io::Result<()> {
-    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n").await?;
-    for _ in 0..1000 {
-        stream.write_all(b" ").await?;
-        stream.flush().await?;
-        sleep(Duration::from_secs(1)).await;
-    }
-    Ok(())
 }
 
 /// A configuration of one webhook called `name`, on creates of `resource` with the label `hook: NAME`.
@@ -217,32 +162,34 @@ async fn a_webhook_that_misbehaves_costs_its_own_writes_alone() {
     let cluster = Cluster::start(Options::nodes(1)).await.unwrap();
     let admin = cluster.client(0).unwrap().with_token(ADMIN_TOKEN);
     let hooks = Hooks::start(admin.with_token(ADMIN_TOKEN)).await;
-    let modes = ["hang", "die", "redirect", "garbage", "huge", "slow"];
-    for mode in modes.into_iter().chain(["callback"]) {
-        let client = json!({"url": hooks.url(&format!("/{mode}"))});
-        must(&admin, &configurations(), &configuration(mode, "configmaps", client)).await;
+    for mode in Mode::ALL {
+        let client = json!({"url": hooks.url(&format!("/{}", mode.name()))});
+        must(&admin, &configurations(), &configuration(mode.name(), "configmaps", client)).await;
     }
     let metadata = json!({"url": "https://169.254.169.254/latest/meta-data"});
     must(&admin, &configurations(), &configuration("metadata", "configmaps", metadata)).await;
+    let named = json!({"url": format!("https://{METADATA_NAME}/latest/meta-data")});
+    must(&admin, &configurations(), &configuration("named", "configmaps", named)).await;
     let before = cluster.memory(0).unwrap().peak_kb;
 
     // Others write all the time.
     let others = admin.with_token(ADMIN_TOKEN);
     let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
     let writing = tokio::spawn(async move {
-        let mut waits = Vec::new();
+        let (mut waits, mut number) = (Waits::default(), 0);
         while stopped.try_recv().is_err() {
-            let (began, name) = (Instant::now(), format!("other-{}", waits.len()));
+            let (began, name) = (Instant::now(), format!("other-{number}"));
             let (status, message) = create(&others, SECRETS, &json!({"metadata": {"name": name}})).await;
             assert_eq!(status, 201, "{message}");
-            waits.push(began.elapsed());
+            waits.note(began, SECRETS);
+            number += 1;
             sleep(Duration::from_millis(5)).await;
         }
-        waits.sort();
         waits
     });
     let mut refused = JoinSet::new();
-    for mode in modes.into_iter().chain(["metadata"]) {
+    let modes = Mode::ALL.into_iter().filter(|mode| *mode != Mode::Callback).map(Mode::name);
+    for mode in modes.chain(["metadata", "named"]) {
         let client = admin.with_token(ADMIN_TOKEN);
         refused.spawn(async move {
             for at in 0..4 {
@@ -260,11 +207,8 @@ async fn a_webhook_that_misbehaves_costs_its_own_writes_alone() {
         assert_eq!(status, 201, "{message}");
     }
     stop.send(()).unwrap();
-    let waits = writing.await.unwrap();
-    let p99 = waits[waits.len() * 99 / 100];
-    eprintln!("{} writes of others, p99 {p99:?}", waits.len());
-    assert!(waits.len() > 20 && p99 < OTHERS_MAX, "{} writes of others, p99 {p99:?}", waits.len());
-    let seen = &hooks.seen;
+    writing.await.unwrap().must_be_short(20);
+    let seen = &hooks.seen.misbehaving;
     assert_eq!(seen.called_back.load(Ordering::Relaxed), 4);
     assert_eq!(seen.redirected.load(Ordering::Relaxed), 0, "no redirect is followed");
     let grown = cluster.memory(0).unwrap().peak_kb.saturating_sub(before);

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use ::metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use orch_raft::Store as _;
 
 mod kubebuilder;
 mod lockout;
@@ -395,6 +396,37 @@ async fn dry_runs_are_for_webhooks_without_side_effects() {
         .await;
     assert_eq!(server.post(&format!("{MAPS}?dryRun=All"), map("m")).await.code, 201);
     assert_eq!(request(&caller.calls()[0])["dryRun"], true);
+}
+
+#[tokio::test]
+async fn dry_runs_are_refused_without_a_call_where_a_stored_webhook_has_side_effects_or_declares_nothing() {
+    const REVISION: &str = r#""resourceVersion":""#;
+    for (side_effects, code, told) in [
+        (json!("Some"), 400, "admission webhook \"v.example.com\" does not support dry run"),
+        (Value::Null, 500, "Webhook SideEffects is nil"),
+    ] {
+        let (server, caller) = served(|call| answered(call, json!({}))).await;
+        configure(&server, VALIDATING, "v", vec![webhook("v", "/v", json!({}))]).await;
+        // No write through the API leaves such a configuration; older ones may be stored.
+        let mut stored = server.get(&format!("{VALIDATING}/v")).await.object();
+        stored["metadata"]["resourceVersion"] = json!("");
+        stored["webhooks"][0]["sideEffects"] = side_effects;
+        let json = stored.to_string();
+        let revision_at = u32::try_from(json.find(REVISION).unwrap() + REVISION.len()).unwrap();
+        let key =
+            orch_raft::Key::new("validatingwebhookconfigurations.admissionregistration", "", "v").unwrap();
+        let put = orch_raft::Put { key, json: json.into(), revision_at, index: orch_raft::Index::default() };
+        let operations = vec![orch_raft::Operation::Put(put)];
+        let transaction = orch_raft::Transaction { proposed_ms: 0, conditions: Vec::new(), operations };
+        server.pipeline.store.propose(transaction).await.unwrap();
+
+        let refused = server.post(&format!("{MAPS}?dryRun=All"), map("m")).await;
+        assert_eq!(refused.code, code, "{}", refused.json);
+        assert!(refused.json["message"].as_str().unwrap().contains(told), "{}", refused.json);
+        assert_eq!(caller.calls().len(), 0);
+        server.create(MAPS, map("m")).await;
+        assert_eq!(caller.calls().len(), 1);
+    }
 }
 
 #[tokio::test]

@@ -254,3 +254,37 @@ async fn a_bypass_ends_by_itself() {
     assert_eq!(server.post(MAPS, map("b")).await.code, 500, "a day is the longest");
     assert_eq!(caller.calls().len(), 3);
 }
+
+#[tokio::test]
+async fn deletions_by_the_loops_that_clean_up_pass_a_dead_webhook_where_its_configuration_says_so() {
+    let (off, on) =
+        (with_dead_webhook("own-service").await, with_dead_webhook("own-service, clean-up").await);
+    let account =
+        |namespace: &str, name: &str| user(&format!("system:serviceaccount:{namespace}:{name}"), &[]);
+    let cleaners = [
+        account(ORCH.system_namespace, "generic-garbage-collector"),
+        account(ORCH.system_namespace, "namespace-controller"),
+        User::server(),
+    ];
+    let others = [
+        user("zoe", &["system:masters"]),
+        account("ns", "generic-garbage-collector"),
+        account(ORCH.system_namespace, "replicaset-controller"),
+    ];
+    for server in [&off, &on] {
+        make_bypassed(server, (0..3).map(|at| (MAPS.to_owned(), map(&format!("m{at}"))))).await;
+    }
+    let code = async |server: &Server, user: &User, method: Method, at: usize, body: &str| {
+        let kind = if method == Method::PATCH { MERGE } else { JSON };
+        server.send_as(user, method, &format!("{MAPS}/m{at}"), kind, body).await.code
+    };
+    for user in &others {
+        assert_eq!(code(&on, user, Method::DELETE, 0, "").await, 500, "{}", user.name);
+    }
+    for (at, user) in cleaners.iter().enumerate() {
+        let change = r#"{"data": {"k": "changed"}}"#;
+        assert_eq!(code(&on, user, Method::PATCH, at, change).await, 500, "{}", user.name);
+        assert_eq!(code(&off, user, Method::DELETE, at, "").await, 500, "{}", user.name);
+        assert_eq!(code(&on, user, Method::DELETE, at, "").await, 200, "{}", user.name);
+    }
+}
