@@ -85,17 +85,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_text_is_charged_for_the_size_of_its_pattern() {
+    fn a_new_state_is_charged_for_the_size_of_its_pattern() {
         let large = SmolStr::new(r"^(\pL{1,30})?$");
         assert_eq!(matches(&large, ""), Ok(true));
-        let is_left = |pattern: &SmolStr| {
+        let is_left = |pattern: &SmolStr, text: &str| {
             std::sync::Arc::new(Budget::of(1_000)).enter(|| {
-                let matched = matches(pattern, "");
+                let matched = matches(pattern, text);
                 (matched, count_step())
             })
         };
-        assert_eq!(is_left(&large), (Ok(false), false), "the request was stopped");
-        assert_eq!(is_left(&SmolStr::new("^a?$")), (Ok(true), true));
+        assert_eq!(is_left(&large, ""), (Ok(true), true), "its states are there");
+        assert_eq!(is_left(&large, "b"), (Ok(false), false), "the request was stopped");
+        assert_eq!(is_left(&SmolStr::new("^a?$"), ""), (Ok(true), true));
     }
 
     #[test]
