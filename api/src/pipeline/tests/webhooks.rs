@@ -413,8 +413,8 @@ async fn dry_runs_are_refused_without_a_call_where_a_stored_webhook_has_side_eff
         stored["webhooks"][0]["sideEffects"] = side_effects;
         let json = stored.to_string();
         let revision_at = u32::try_from(json.find(REVISION).unwrap() + REVISION.len()).unwrap();
-        let key =
-            orch_raft::Key::new("validatingwebhookconfigurations.admissionregistration", "", "v").unwrap();
+        let resource = "validatingwebhookconfigurations.admissionregistration".into();
+        let key = orch_raft::Key::new(&resource, "", "v").unwrap();
         let put = orch_raft::Put { key, json: json.into(), revision_at, index: orch_raft::Index::default() };
         let operations = vec![orch_raft::Operation::Put(put)];
         let transaction = orch_raft::Transaction { proposed_ms: 0, conditions: Vec::new(), operations };
