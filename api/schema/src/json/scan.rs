@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_replaced() {
+    fn bytes_that_are_no_text_are_replaced() {
         assert!(matches!(text_of("é".as_bytes()), Cow::Borrowed("é")));
         assert_eq!(text_of(b"a\xffb"), "a\u{fffd}b");
     }

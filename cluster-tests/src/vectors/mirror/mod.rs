@@ -8,8 +8,10 @@ mod renaming;
 mod schema;
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result, ensure};
+use orch_proto::brand::ORCH;
 use serde_json::{Map, Value, json};
 
 use super::diff::differences;
@@ -43,29 +45,23 @@ const AREAS: [&str; 16] = [
 struct Kind {
     name: &'static str,
     plural: &'static str,
-    api_version: &'static str,
+    api_version: String,
     /// The path of its group and version.
-    prefix: &'static str,
+    prefix: String,
     has_status: bool,
 }
 
-const KINDS: [Kind; 3] = [
-    Kind { name: "ConfigMap", plural: "configmaps", api_version: "v1", prefix: "/api/v1", has_status: false },
-    Kind {
-        name: "Deployment",
-        plural: "deployments",
-        api_version: "apps/v1",
-        prefix: "/apis/apps/v1",
-        has_status: true,
-    },
-    Kind {
-        name: "Event",
-        plural: "events",
-        api_version: "events.orch.io/v1",
-        prefix: "/apis/events.orch.io/v1",
-        has_status: false,
-    },
-];
+static KINDS: LazyLock<[Kind; 3]> = LazyLock::new(|| {
+    let kind = |name, plural, api_version: &str, root, has_status| {
+        let prefix = format!("{root}/{api_version}");
+        Kind { name, plural, api_version: api_version.to_owned(), prefix, has_status }
+    };
+    [
+        kind("ConfigMap", "configmaps", "v1", "/api", false),
+        kind("Deployment", "deployments", "apps/v1", "/apis", true),
+        kind("Event", "events", &format!("{}/v1", ORCH.group("events")), "/apis", false),
+    ]
+});
 
 /// What a replay against the mirrors has found.
 #[derive(Debug, Default)]
@@ -80,10 +76,10 @@ pub struct Mirrored {
 
 /// Creates the definitions that mirror built-in kinds, and waits until they are served.
 pub async fn define(client: &Client) -> Result<()> {
-    for kind in &KINDS {
+    for kind in KINDS.iter() {
         let document = client.get(&format!("/openapi/v3{}", kind.prefix)).await?.success()?;
-        let definitions = "/apis/apiextensions.orch.io/v1/customresourcedefinitions";
-        client.post(definitions, &schema::definition(kind, &document)).await?.success()?;
+        let definitions = format!("/apis/{}/v1/customresourcedefinitions", ORCH.group("apiextensions"));
+        client.post(&definitions, &schema::definition(kind, &document)).await?.success()?;
         let listed = client.get(&format!("/apis/{GROUP}/v1/{}", kind.plural)).await?;
         ensure!(listed.status == 200, "{} are not served: {}", kind.plural, listed.status);
     }

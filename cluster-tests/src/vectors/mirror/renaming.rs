@@ -32,7 +32,7 @@ pub(super) fn kind_of(path: &str) -> Option<&'static Kind> {
     let path = path.split('?').next().unwrap_or_default();
     // few: three kinds.
     KINDS.iter().find(|kind| {
-        let Some(rest) = path.strip_prefix(kind.prefix).and_then(|rest| rest.strip_prefix('/')) else {
+        let Some(rest) = path.strip_prefix(&*kind.prefix).and_then(|rest| rest.strip_prefix('/')) else {
             return false;
         };
         let mut parts = rest.split('/');

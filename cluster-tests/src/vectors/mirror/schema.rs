@@ -2,22 +2,21 @@
 //!
 //! Owns the way from a published schema to a structural one, and the defaults that a schema can say. Knows nothing of scenarios.
 
+use orch_proto::brand::ORCH;
 use serde_json::{Map, Value, json};
 
 use super::{GROUP, Kind};
 
 /// The keys of a published schema that a definition takes over as they are.
-const KEPT: [&str; 9] = [
-    "type",
-    "format",
-    "enum",
-    "required",
-    "nullable",
-    "x-orch-list-type",
-    "x-orch-list-map-keys",
-    "x-orch-map-type",
-    "x-orch-preserve-unknown-fields",
-];
+const KEPT: [&str; 5] = ["type", "format", "enum", "required", "nullable"];
+
+/// The same among the extensions, without their prefix.
+const KEPT_EXTENSIONS: [&str; 4] = ["list-type", "list-map-keys", "map-type", "preserve-unknown-fields"];
+
+/// The key of an extension.
+fn extension(name: &str) -> String {
+    format!("{}{name}", ORCH.extension_prefix)
+}
 
 /// Defaults of deployments that the server makes by rules of its own and publishes in no schema. A path leads through properties, and
 /// through the entries of lists.
@@ -46,7 +45,7 @@ const DEFAULTS: [(&str, &str); 15] = [
 pub(super) fn definition(kind: &Kind, document: &Value) -> Value {
     let schemas = &document["components"]["schemas"];
     let is_meant = |schema: &&Value| {
-        let named = schema["x-orch-group-version-kind"].as_array();
+        let named = schema[extension("group-version-kind")].as_array();
         named.into_iter().flatten().any(|named| {
             let group = named["group"].as_str().unwrap_or_default();
             let version = named["version"].as_str().unwrap_or_default();
@@ -69,7 +68,7 @@ pub(super) fn definition(kind: &Kind, document: &Value) -> Value {
         version["subresources"] = json!({"status": {}, "scale": {"specReplicasPath": ".spec.replicas",
             "statusReplicasPath": ".status.replicas"}});
     }
-    json!({"apiVersion": "apiextensions.orch.io/v1", "kind": "CustomResourceDefinition",
+    json!({"apiVersion": format!("{}/v1", ORCH.group("apiextensions")), "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("{}.{GROUP}", kind.plural)},
         "spec": {"group": GROUP, "scope": "Namespaced", "versions": [version],
             "names": {"plural": kind.plural, "singular": kind.name.to_lowercase(), "kind": kind.name}}})
@@ -89,14 +88,15 @@ fn structural(given: &Value, schemas: &Value, keys: &[&str]) -> Value {
         Some(name) => structural(&schemas[name], schemas, keys),
         None => json!({}),
     };
-    for key in KEPT {
-        if let Some(value) = given.get(key) {
+    let kept = KEPT.map(str::to_owned).into_iter().chain(KEPT_EXTENSIONS.map(extension));
+    for key in kept {
+        if let Some(value) = given.get(&key) {
             out[key] = value.clone();
         }
     }
     if given["oneOf"].is_array() {
         // Quantities, and numbers or texts: the field has one way to say both.
-        return json!({"x-orch-int-or-string": true});
+        return json!({extension("int-or-string"): true});
     }
     if let Some(properties) = given["properties"].as_object() {
         let required = texts(&given["required"]);
@@ -113,7 +113,7 @@ fn structural(given: &Value, schemas: &Value, keys: &[&str]) -> Value {
         out["properties"] = Value::Object(properties.iter().map(property).collect());
     }
     if given["items"].is_object() {
-        let keys = texts(&given["x-orch-list-map-keys"]);
+        let keys = texts(&given[extension("list-map-keys")]);
         out["items"] = structural(&given["items"], schemas, &keys);
     }
     if given["additionalProperties"].is_object() {
@@ -121,7 +121,7 @@ fn structural(given: &Value, schemas: &Value, keys: &[&str]) -> Value {
     }
     if out["type"] == "object" && out.get("properties").is_none() && out.get("additionalProperties").is_none()
     {
-        out["x-orch-preserve-unknown-fields"] = json!(true);
+        out[extension("preserve-unknown-fields")] = json!(true);
     }
     out
 }
