@@ -38,27 +38,16 @@ pub(crate) struct Webhook {
     pub(crate) mutates: bool,
     /// A write is refused where it cannot be called.
     pub(crate) is_needed: bool,
-    /// It declares that it has no side effects in a dry run.
-    pub(crate) is_declared: bool,
 }
 
 /// All webhooks, in the order in which they are asked.
-pub(crate) const WEBHOOKS: [Webhook; 6] = [
-    Webhook { name: "first", mutates: true, is_needed: true, is_declared: true },
-    Webhook { name: "second", mutates: true, is_needed: true, is_declared: true },
-    Webhook { name: "third", mutates: true, is_needed: false, is_declared: true },
-    Webhook { name: "judge", mutates: false, is_needed: true, is_declared: true },
-    Webhook { name: "observer", mutates: false, is_needed: false, is_declared: true },
-    UNDECLARED,
+pub(crate) const WEBHOOKS: [Webhook; 5] = [
+    Webhook { name: "first", mutates: true, is_needed: true },
+    Webhook { name: "second", mutates: true, is_needed: true },
+    Webhook { name: "third", mutates: true, is_needed: false },
+    Webhook { name: "judge", mutates: false, is_needed: true },
+    Webhook { name: "observer", mutates: false, is_needed: false },
 ];
-
-/// The webhook of objects with the label [`OBSERVED`], which declares nothing about side effects. The API takes no such configuration; it
-/// is stored as one of an older version.
-pub(crate) const UNDECLARED: Webhook =
-    Webhook { name: "undeclared", mutates: false, is_needed: false, is_declared: false };
-
-/// The label of objects that [`UNDECLARED`] is asked about.
-pub(crate) const OBSERVED: &str = "observed";
 
 /// The `data` of a config map.
 pub(crate) type Data = BTreeMap<String, String>;
@@ -81,10 +70,26 @@ impl Webhook {
     }
 }
 
-/// The configurations of the webhooks that the API takes: kind and document.
+/// The configurations of all webhooks: kind and document.
 pub(crate) fn configurations() -> [(&'static str, Value); 2] {
     let of = |mutates: bool| -> Vec<Value> {
-        let own = WEBHOOKS.iter().filter(|webhook| webhook.mutates == mutates && webhook.is_declared);
+        let own = WEBHOOKS.iter().filter(|webhook| webhook.mutates == mutates);
+        let document = |webhook: &Webhook| {
+            let mut document = json!({
+                "name": format!("{}.sim.example.com", webhook.name),
+                "clientConfig": {"url": format!("https://hooks.sim.example.com/{}", webhook.name)},
+                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
+                    "resources": ["configmaps"]}],
+                "sideEffects": "NoneOnDryRun",
+                "admissionReviewVersions": ["v1"],
+                "timeoutSeconds": TIMEOUT_SECONDS,
+                "failurePolicy": if webhook.is_needed { "Fail" } else { "Ignore" },
+            });
+            if webhook.name == "second" {
+                document["reinvocationPolicy"] = json!("IfNeeded");
+            }
+            document
+        };
         own.map(document).collect()
     };
     let configuration = |webhooks: Vec<Value>| json!({"metadata": {"name": "sim"}, "webhooks": webhooks});
@@ -92,37 +97,6 @@ pub(crate) fn configurations() -> [(&'static str, Value); 2] {
         ("mutatingwebhookconfigurations", configuration(of(true))),
         ("validatingwebhookconfigurations", configuration(of(false))),
     ]
-}
-
-/// The stored configuration of [`UNDECLARED`], with a place for its revision.
-pub(crate) fn undeclared(plant: Option<Plant>) -> Value {
-    let mut document = document(&UNDECLARED);
-    document["objectSelector"] = json!({"matchLabels": {OBSERVED: "yes"}});
-    if plant != Some(Plant::CallsUndeclared) {
-        document["sideEffects"] = Value::Null;
-    }
-    json!({
-        "metadata": {"name": UNDECLARED.name, "uid": UNDECLARED.name, "resourceVersion": ""},
-        "webhooks": [document],
-    })
-}
-
-/// The member of a configuration for `webhook`, which declares that it has no side effects.
-fn document(webhook: &Webhook) -> Value {
-    let mut document = json!({
-        "name": format!("{}.sim.example.com", webhook.name),
-        "clientConfig": {"url": format!("https://hooks.sim.example.com/{}", webhook.name)},
-        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"],
-            "resources": ["configmaps"]}],
-        "sideEffects": "NoneOnDryRun",
-        "admissionReviewVersions": ["v1"],
-        "timeoutSeconds": TIMEOUT_SECONDS,
-        "failurePolicy": if webhook.is_needed { "Fail" } else { "Ignore" },
-    });
-    if webhook.name == "second" {
-        document["reinvocationPolicy"] = json!("IfNeeded");
-    }
-    document
 }
 
 /// The path of the configurations of a kind.

@@ -3,7 +3,7 @@
 //! - no call is made twice;
 //! - nothing is stored that a webhook refused, or that one which is needed has not allowed as it is stored;
 //! - what a webhook changed is stored once, and each webhook that is needed has changed what is stored;
-//! - nothing of a dry run is stored, webhooks are told what is one, and one that declares nothing about side effects is not called.
+//! - nothing of a dry run is stored, and webhooks are told what is one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -26,8 +26,6 @@ pub(crate) struct Counts {
     pub(crate) failed: usize,
     /// Calls that reached a webhook.
     pub(crate) calls: usize,
-    /// Those of them that reached the webhook that declares nothing about side effects.
-    pub(crate) undeclared: usize,
 }
 
 impl Counted for Counts {
@@ -36,15 +34,13 @@ impl Counted for Counts {
         self.denied += other.denied;
         self.failed += other.failed;
         self.calls += other.calls;
-        self.undeclared += other.undeclared;
     }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { stored, denied, failed, calls, undeclared } = self;
-        write!(f, "{stored} versions stored, {denied} writes refused, {failed} failed, ")?;
-        write!(f, "{calls} calls, {undeclared} of a webhook that may have side effects")
+        let Counts { stored, denied, failed, calls } = self;
+        write!(f, "{stored} versions stored, {denied} writes refused, {failed} failed, {calls} calls")
     }
 }
 
@@ -61,12 +57,6 @@ pub(crate) fn judge(ledger: &Ledger, calls: &[Call]) -> Result<Option<usize>, St
         let is_dry = call.data.get("token").is_some_and(|token| token.starts_with(DRY));
         if is_dry != call.is_dry_run {
             return Err(format!("{} is told of a dry run: {}", call.webhook.name, call.is_dry_run));
-        }
-        if is_dry && !call.webhook.is_declared {
-            return Err(format!(
-                "{} is called in a dry run though it may have side effects",
-                call.webhook.name
-            ));
         }
     }
     let mut about: BTreeMap<&Data, Vec<&Call>> = BTreeMap::new();

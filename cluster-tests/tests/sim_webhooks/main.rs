@@ -38,7 +38,6 @@ fn webhooks_of_a_simulated_cluster_are_obeyed() {
     assert!(counted.denied > seeds, "webhooks refuse writes: {counted}");
     assert!(counted.failed > seeds, "webhooks fail: {counted}");
     assert!(counted.calls > seeds * 50, "webhooks are called: {counted}");
-    assert!(counted.undeclared > seeds, "one that may have side effects is called about writes: {counted}");
     assert!(untold * 4 <= seeds, "runs can be judged: {untold} of {seeds} could not");
 }
 

@@ -1,7 +1,7 @@
 //! Known bugs, planted between the product and the webhooks to show that the judge finds them.
 //!
 //! Owns the list, the seeds of the search for each, and what it is found as. The product has no flag for them: a planted bug changes
-//! the calls that it makes, the answers that it gets, or a configuration that it reads.
+//! the calls that it makes, or the answers that it gets.
 
 use orch_cluster_tests::sim::search::Planted;
 
@@ -19,17 +19,14 @@ pub(crate) enum Plant {
     PatchesTwice,
     /// A dry run is stored: the server is not told that it is one.
     StoresDryRuns,
-    /// A webhook that declares nothing about side effects is taken for one that has none.
-    CallsUndeclared,
 }
 
 /// All plants.
-pub(crate) const PLANTS: [Planted<Plant>; 5] = [
+pub(crate) const PLANTS: [Planted<Plant>; 4] = [
     planted("sends-again", Plant::SendsAgain, &["is called twice"]),
     planted("ignores-denial", Plant::IgnoresDenial, &["though it was refused"]),
     planted("patches-twice", Plant::PatchesTwice, &["marks of"]),
     planted("stores-dry-runs", Plant::StoresDryRuns, &["a dry run"]),
-    planted("calls-undeclared", Plant::CallsUndeclared, &["though it may have side effects"]),
 ];
 
 const fn planted(name: &'static str, bug: Plant, reasons: &'static [&'static str]) -> Planted<Plant> {

@@ -13,12 +13,11 @@ use orch_cluster_tests::sim::requests::Patience;
 use orch_cluster_tests::sim::runtime::{NodeRuntime, TaskGroup, spawn_detached};
 use orch_cluster_tests::sim::search::Report;
 use orch_cluster_tests::sim::setup::Setup;
-use orch_cluster_tests::sim::world::{Handle, World};
+use orch_cluster_tests::sim::world::World;
 use orch_raft::transport::NodeId;
-use orch_raft::{Index, Key, Operation, Put, Store, Transaction};
 use serde_json::Value;
 
-use super::hosts::{Hosts, UNDECLARED, configurations, path_of, undeclared};
+use super::hosts::{Hosts, configurations, path_of};
 use super::judge::{Counts, judge};
 use super::plant::Plant;
 use super::writers::{CODES, OBJECTS, Seen, Writer};
@@ -74,8 +73,7 @@ async fn whole(world: &World, plant: Option<Plant>) -> Report<Counts> {
     });
     let number = |count: &AtomicU64| usize::try_from(count.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
     let (denied, failed) = (number(&seen.denied), number(&seen.failed));
-    let undeclared = calls.iter().filter(|call| call.webhook == UNDECLARED).count();
-    Report::of(world, stored.map(|stored| Counts { stored, denied, failed, calls: calls.len(), undeclared }))
+    Report::of(world, stored.map(|stored| Counts { stored, denied, failed, calls: calls.len() }))
 }
 
 async fn live(world: &World, hosts: &Hosts, seen: &Arc<Seen>, plant: Option<Plant>) {
@@ -84,7 +82,6 @@ async fn live(world: &World, hosts: &Hosts, seen: &Arc<Seen>, plant: Option<Plan
     let settler = Writer::new(world, SETTLER, seen, plant);
     PATIENCE.await_service(settler.session(), &CODES, "the start").await;
     configure(&settler).await;
-    store_undeclared(&settler, plant).await;
     let clients = (1..=WRITERS).map(|number| Writer::new(world, number, seen, plant));
     let clients: Vec<_> = clients.map(|client| spawn_detached(client.write())).collect();
     let (rage, dice) = (TaskGroup::default(), world.dice("webhooks"));
@@ -122,44 +119,15 @@ async fn configure(client: &Writer) {
                 matches!(client.ask(client.pick(), "POST", &path, &document).await, Some(201 | 409))
             })
             .await;
-        await_configuration(client, &format!("{path}/sim")).await;
-    }
-}
-
-/// Has the configuration that the API does not take in force on every member.
-async fn store_undeclared(client: &Writer, plant: Option<Plant>) {
-    const KIND: &str = "validatingwebhookconfigurations";
-    const REVISION: &str = r#""resourceVersion":""#;
-    let json = undeclared(plant).to_string();
-    let revision_at = json.find(REVISION).and_then(|at| u32::try_from(at + REVISION.len()).ok());
-    let (Some(revision_at), Ok(key)) =
-        (revision_at, Key::new(&format!("{KIND}.admissionregistration"), "", UNDECLARED.name))
-    else {
-        return client.world().fail("the configuration has no place for its revision, or no key");
-    };
-    let put = Put { key, json: json.into(), revision_at, index: Index::default() };
-    PATIENCE
-        .until(client.world(), "the undeclared webhook is not stored", async || {
-            let operations = vec![Operation::Put(put.clone())];
-            let transaction = Transaction { proposed_ms: 0, conditions: Vec::new(), operations };
-            let asked = client.session().request(client.pick(), move |store: Handle| async move {
-                store.propose(transaction).await.is_ok()
-            });
-            asked.await.is_ok_and(|is_stored| is_stored)
-        })
-        .await;
-    await_configuration(client, &format!("{}/{}", path_of(KIND), UNDECLARED.name)).await;
-}
-
-/// Waits until every member has the configuration at `path`.
-async fn await_configuration(client: &Writer, path: &str) {
-    for node in client.world().members() {
-        let what = format!("n{} does not have the configurations", node.0);
-        PATIENCE
-            .until(client.world(), &what, async || {
-                client.ask(node, "GET", path, &Value::Null).await == Some(200)
-            })
-            .await;
+        for node in client.world().members() {
+            let what = format!("n{} does not have the configurations", node.0);
+            let path = format!("{path}/sim");
+            PATIENCE
+                .until(client.world(), &what, async || {
+                    client.ask(node, "GET", &path, &Value::Null).await == Some(200)
+                })
+                .await;
+        }
     }
 }
 

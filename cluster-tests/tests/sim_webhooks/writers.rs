@@ -12,7 +12,6 @@ use orch_cluster_tests::sim::world::World;
 use orch_raft::transport::NodeId;
 use serde_json::{Value, json};
 
-use super::hosts::OBSERVED;
 use super::plant::Plant;
 
 /// Names of objects: few, so that clients collide.
@@ -104,13 +103,12 @@ impl Writer {
         self.ask(node, "POST", OBJECTS, &self.object(name, "")).await
     }
 
-    /// An object with a token of its own and without a mark. Every other one has the label [`OBSERVED`].
+    /// An object with a token of its own and without a mark.
     fn object(&self, name: &str, prefix: &str) -> Value {
         let number = self.seen.tokens.fetch_add(1, Ordering::Relaxed);
-        let observed = if number.is_multiple_of(2) { "yes" } else { "no" };
         json!({
             "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": name, "labels": {OBSERVED: observed}},
+            "metadata": {"name": name},
             "data": {"token": format!("{prefix}{number}")},
         })
     }
