@@ -75,7 +75,7 @@ struct Move<'a> {
     copied: Mutex<Copied>,
     journal: Mutex<Journal>,
     report: Mutex<Report>,
-    /// Who writes to which place of the target.
+    /// The writers that are at places of the target: one at a time for each place.
     turns: Turns,
     /// Objects to be copied as they are then: what they need was not at the target when another one was removed.
     later: Mutex<BTreeMap<Place, Waiting>>,

@@ -146,7 +146,7 @@ impl Move<'_> {
             if !self.has_other_at((id, place), &now.uid) {
                 self.expect(kind, id, std::slice::from_ref(&object))?;
             }
-            // What names an owner whose end was seen after the question may be older than that end.
+            // A state that names an owner whose end was seen after the question may be older than that end.
             let is_older = self.copied.lock().are_going_since(&now.owners, removals);
             if !is_older {
                 return Ok(Some((object, now)));

@@ -1,4 +1,4 @@
-//! What a mirror may answer otherwise than the built-in kind, each with the reason.
+//! Answers in which a mirror may differ from the built-in kind, each with the reason.
 //!
 //! Owns the two tables: parts of every answer, and single steps. An excused step that matches is an error of the table.
 

@@ -63,14 +63,14 @@ static KINDS: LazyLock<[Kind; 3]> = LazyLock::new(|| {
     ]
 });
 
-/// What a replay against the mirrors has found.
+/// The outcome of a replay against the mirrors.
 #[derive(Debug, Default)]
 pub struct Mirrored {
     /// Steps that were answered as recorded.
     pub matched: usize,
     /// Steps that differ and are excused.
     pub excused: usize,
-    /// What differs without an excuse, and what is excused and does not differ.
+    /// Steps that differ without an excuse, and excuses of steps that do not differ.
     pub faults: Vec<String>,
 }
 

@@ -100,7 +100,7 @@ async fn copy(
         };
         if !is_listed || !Box::pin(or_given_up(given_up, bucket.holds(&backup.name, &expected))).await? {
             if is_listed && backup.tested.is_none() {
-                // Nothing tells which of the two is the good one.
+                // The file of the folder was not tested when it was made, so either may be the good one.
                 bail!(
                     "{} in the bucket is another than the file in the folder: look at both, and remove the bad one",
                     backup.name
